@@ -1,0 +1,241 @@
+package event
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// EventKind implements [Payload].
+func (TaskCreated) EventKind() Kind { return "task.created" }
+
+// EventKind implements [Payload].
+func (RunStarted) EventKind() Kind { return "run.started" }
+
+// EventKind implements [Payload].
+func (StateChanged) EventKind() Kind { return "state.changed" }
+
+// EventKind implements [Payload].
+func (StageFinished) EventKind() Kind { return "stage.finished" }
+
+// EventKind implements [Payload].
+func (SnapshotReady) EventKind() Kind { return "snapshot.ready" }
+
+// EventKind implements [Payload].
+func (SandboxStarted) EventKind() Kind { return "sandbox.started" }
+
+// EventKind implements [Payload].
+func (SandboxEnded) EventKind() Kind { return "sandbox.ended" }
+
+// EventKind implements [Payload].
+func (BaselineFinished) EventKind() Kind { return "baseline.finished" }
+
+// EventKind implements [Payload].
+func (PromptFrozen) EventKind() Kind { return "prompt.frozen" }
+
+// EventKind implements [Payload].
+func (ModelRequested) EventKind() Kind { return "model.request" }
+
+// EventKind implements [Payload].
+func (ModelResponded) EventKind() Kind { return "model.response" }
+
+// EventKind implements [Payload].
+func (ModelFailed) EventKind() Kind { return "model.failed" }
+
+// EventKind implements [Payload].
+func (ToolStarted) EventKind() Kind { return "tool.started" }
+
+// EventKind implements [Payload].
+func (ToolFinished) EventKind() Kind { return "tool.finished" }
+
+// EventKind implements [Payload].
+func (Steered) EventKind() Kind { return "task.steered" }
+
+// EventKind implements [Payload].
+func (StopRequested) EventKind() Kind { return "task.stop_requested" }
+
+// EventKind implements [Payload].
+func (Noticed) EventKind() Kind { return "agent.notice" }
+
+// EventKind implements [Payload].
+func (Compacted) EventKind() Kind { return "agent.compacted" }
+
+// EventKind implements [Payload].
+func (WorkspaceSaved) EventKind() Kind { return "workspace.saved" }
+
+// EventKind implements [Payload].
+func (ReproductionChecked) EventKind() Kind { return "reproduction.checked" }
+
+// EventKind implements [Payload].
+func (Submitted) EventKind() Kind { return "agent.submitted" }
+
+// EventKind implements [Payload].
+func (Exported) EventKind() Kind { return "export.finished" }
+
+// EventKind implements [Payload].
+func (PolicyFound) EventKind() Kind { return "policy.finding" }
+
+// EventKind implements [Payload].
+func (VerificationFinished) EventKind() Kind { return "verification.finished" }
+
+// EventKind implements [Payload].
+func (Declined) EventKind() Kind { return "agent.declined" }
+
+// EventKind implements [Payload].
+func (EffectIntended) EventKind() Kind { return "effect.intended" }
+
+// EventKind implements [Payload].
+func (EffectDone) EventKind() Kind { return "effect.done" }
+
+// EventKind implements [Payload].
+func (PullRequestOpened) EventKind() Kind { return "pull_request.opened" }
+
+// EventKind implements [Payload].
+func (WallClocked) EventKind() Kind { return "run.clocked" }
+
+// EventKind implements [Payload].
+func (Redacted) EventKind() Kind { return "secret.redacted" }
+
+// EventKind implements [Payload].
+func (Checkpoint) EventKind() Kind { return "log.checkpoint" }
+
+// payloads lists one zero value of every kind; the decoder and the tests go through it.
+func payloads() []Payload {
+	return []Payload{
+		&TaskCreated{},
+		&RunStarted{},
+		&StateChanged{},
+		&StageFinished{},
+		&SnapshotReady{},
+		&SandboxStarted{},
+		&SandboxEnded{},
+		&BaselineFinished{},
+		&PromptFrozen{},
+		&ModelRequested{},
+		&ModelResponded{},
+		&ModelFailed{},
+		&ToolStarted{},
+		&ToolFinished{},
+		&Steered{},
+		&StopRequested{},
+		&Noticed{},
+		&Compacted{},
+		&WorkspaceSaved{},
+		&ReproductionChecked{},
+		&Submitted{},
+		&Exported{},
+		&PolicyFound{},
+		&VerificationFinished{},
+		&Declined{},
+		&EffectIntended{},
+		&EffectDone{},
+		&PullRequestOpened{},
+		&WallClocked{},
+		&Redacted{},
+		&Checkpoint{},
+	}
+}
+
+// Current is the schema version that [New] writes. A kind whose schema changes in a way that
+// old readers would misread gets a step in upgrade.
+const Current = 1
+
+// New makes a draft of the payload at the current version.
+func New(p Payload) (Draft, error) {
+	b, err := json.Marshal(p)
+	if err != nil {
+		return Draft{}, fmt.Errorf("encode event %s: %w", p.EventKind(), err)
+	}
+	return Draft{Kind: p.EventKind(), Version: Current, Payload: b}, nil
+}
+
+// Unknown is the payload of a kind that this build does not know: a newer Daybreak wrote it.
+// It is kept and shown, never dropped.
+type Unknown struct {
+	Kind Kind
+	Raw  json.RawMessage
+}
+
+// EventKind implements [Payload].
+func (u Unknown) EventKind() Kind { return u.Kind }
+
+// Decode returns the typed payload as a pointer to its struct, or an [Unknown]. Fields that a
+// newer version added are ignored.
+func Decode(e Event) (Payload, error) {
+	p := newPayload(e.Kind)
+	if p == nil || e.Version > Current {
+		return Unknown{Kind: e.Kind, Raw: e.Payload}, nil
+	}
+	if err := json.NewDecoder(bytes.NewReader(e.Payload)).Decode(p); err != nil {
+		return nil, fmt.Errorf("event %d of %s (%s): %w", e.Seq, e.Task, e.Kind, err)
+	}
+	return p, nil
+}
+
+func newPayload(k Kind) Payload {
+	switch k {
+	case "task.created":
+		return &TaskCreated{}
+	case "run.started":
+		return &RunStarted{}
+	case "state.changed":
+		return &StateChanged{}
+	case "stage.finished":
+		return &StageFinished{}
+	case "snapshot.ready":
+		return &SnapshotReady{}
+	case "sandbox.started":
+		return &SandboxStarted{}
+	case "sandbox.ended":
+		return &SandboxEnded{}
+	case "baseline.finished":
+		return &BaselineFinished{}
+	case "prompt.frozen":
+		return &PromptFrozen{}
+	case "model.request":
+		return &ModelRequested{}
+	case "model.response":
+		return &ModelResponded{}
+	case "model.failed":
+		return &ModelFailed{}
+	case "tool.started":
+		return &ToolStarted{}
+	case "tool.finished":
+		return &ToolFinished{}
+	case "task.steered":
+		return &Steered{}
+	case "task.stop_requested":
+		return &StopRequested{}
+	case "agent.notice":
+		return &Noticed{}
+	case "agent.compacted":
+		return &Compacted{}
+	case "workspace.saved":
+		return &WorkspaceSaved{}
+	case "reproduction.checked":
+		return &ReproductionChecked{}
+	case "agent.submitted":
+		return &Submitted{}
+	case "export.finished":
+		return &Exported{}
+	case "policy.finding":
+		return &PolicyFound{}
+	case "verification.finished":
+		return &VerificationFinished{}
+	case "agent.declined":
+		return &Declined{}
+	case "effect.intended":
+		return &EffectIntended{}
+	case "effect.done":
+		return &EffectDone{}
+	case "pull_request.opened":
+		return &PullRequestOpened{}
+	case "run.clocked":
+		return &WallClocked{}
+	case "secret.redacted":
+		return &Redacted{}
+	case "log.checkpoint":
+		return &Checkpoint{}
+	}
+	return nil
+}

@@ -1,0 +1,300 @@
+package event
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// Payload is the typed content of an event.
+type Payload interface{ EventKind() Kind }
+
+// Text is a string that lives in the event, or, above [InlineLimit], in a blob.
+type Text struct {
+	Inline string `json:"inline,omitempty"`
+	Blob   string `json:"blob,omitempty"` // hex SHA-256
+	Bytes  int    `json:"bytes"`
+}
+
+// TaskCreated is the first record: everything about the task that later runs may not change.
+type TaskCreated struct {
+	Repo        string      `json:"repo"`     // path or URL as the user gave it, without credentials
+	Base        string      `json:"base"`     // commit id the task is pinned to
+	BaseRef     string      `json:"base_ref"` // what the user named, or "HEAD"
+	Target      string      `json:"target"`   // branch the pull request is for, may be empty
+	IssueTitle  string      `json:"issue_title"`
+	Issue       Text        `json:"issue"`      // normalised text, as the model sees it
+	IssueRaw    Text        `json:"issue_raw"`  // as it arrived
+	IssueHash   string      `json:"issue_hash"` // hex SHA-256 of the raw text
+	Hidden      int         `json:"hidden_bytes,omitempty"`
+	Model       string      `json:"model"` // "provider/model"
+	Limits      task.Limits `json:"limits"`
+	RequestedBy string      `json:"requested_by"`
+	Settings    string      `json:"settings_hash"` // of the operator's policy, budgets and tools
+	Key         string      `json:"key"`           // (repository, issue, base) fingerprint that finds the task again
+}
+
+// RunStarted opens an attempt under a new lease.
+type RunStarted struct {
+	Worker  string `json:"worker"`
+	Resumed bool   `json:"resumed"`
+	From    int64  `json:"from_seq"` // last record before this run
+	Note    string `json:"note,omitempty"`
+}
+
+// StateChanged moves the task along the table of legal transitions.
+type StateChanged struct {
+	From   task.State `json:"from"`
+	To     task.State `json:"to"`
+	Reason string     `json:"reason,omitempty"`
+}
+
+// StageFinished closes one of the worker's fixed stages: "prepare", "baseline", "agent",
+// "verify", "publish".
+type StageFinished struct {
+	Stage  string `json:"stage"`
+	Millis int64  `json:"ms"`
+	Error  string `json:"error,omitempty"`
+	Note   string `json:"note,omitempty"`
+}
+
+// SnapshotReady names the prepared tree.
+type SnapshotReady struct {
+	Digest   string   `json:"digest"`
+	Base     string   `json:"base"`
+	Files    int      `json:"files"`
+	Bytes    int64    `json:"bytes"`
+	Warnings []string `json:"warnings,omitempty"` // submodules, LFS pointers, …
+	Cached   bool     `json:"cached"`
+	Millis   int64    `json:"ms"`
+}
+
+// SandboxStarted records what isolates the commands that follow.
+type SandboxStarted struct {
+	ID        string `json:"id"`
+	Purpose   string `json:"purpose"`
+	Runtime   string `json:"runtime"`
+	Isolation string `json:"isolation"`
+	Profile   string `json:"profile"` // digest of the security profile
+	Limits    string `json:"limits"`
+	Millis    int64  `json:"ms"`
+}
+
+// SandboxEnded is written when every process of a sandbox is gone.
+type SandboxEnded struct {
+	ID     string `json:"id"`
+	Reason string `json:"reason"`
+}
+
+// BaselineFinished summarises the suite on the base commit.
+type BaselineFinished struct {
+	Runner   string   `json:"runner"`
+	Command  string   `json:"command"`
+	Passed   int      `json:"passed"`
+	Failed   int      `json:"failed"`
+	Skipped  int      `json:"skipped"`
+	Flaky    []string `json:"flaky,omitempty"`
+	Runs     int      `json:"runs"`
+	Problem  string   `json:"problem,omitempty"` // why there is no usable baseline
+	Document Text     `json:"document"`          // the ledger, JSON
+}
+
+// PromptFrozen stores the byte-stable prefix once: system text, tools and first message.
+type PromptFrozen struct {
+	Prefix Text   `json:"prefix"` // JSON
+	Hash   string `json:"hash"`
+}
+
+// ModelRequested is written before a call leaves the machine.
+type ModelRequested struct {
+	Step      int    `json:"step"`
+	Model     string `json:"model"`
+	Messages  int    `json:"messages"`
+	Hash      string `json:"hash"`      // of the whole request as sent
+	Prefix    string `json:"prefix"`    // hash of the part that is equal to the request before
+	Estimated int64  `json:"estimated"` // input tokens, upper estimate
+	MaxOutput int    `json:"max_output"`
+}
+
+// ModelResponded holds a reply. It is paid for once: a resumed run uses this record.
+type ModelResponded struct {
+	Step      int           `json:"step"`
+	Message   Text          `json:"message"` // JSON of the assistant's message, provider blocks kept
+	Stop      string        `json:"stop"`
+	Tokens    task.Tokens   `json:"tokens"`           // of the successful attempt
+	Wasted    task.Tokens   `json:"wasted,omitzero"`  // of failed attempts
+	Cost      task.MicroUSD `json:"cost_micro_usd"`   // both
+	Attempts  int           `json:"attempts"`         // 1 when the first try worked
+	First     int64         `json:"first_byte_ms"`    //
+	Millis    int64         `json:"ms"`               //
+	RequestID string        `json:"request_id"`       // the provider's
+	Priced    bool          `json:"priced,omitempty"` // false: the catalogue has no price, cost is 0
+}
+
+// ModelFailed ends a call for which no attempt succeeded.
+type ModelFailed struct {
+	Step     int           `json:"step"`
+	Class    task.Class    `json:"class"`
+	Error    string        `json:"error"`
+	Wasted   task.Tokens   `json:"wasted,omitzero"`
+	Cost     task.MicroUSD `json:"cost_micro_usd"`
+	Attempts int           `json:"attempts"`
+	Millis   int64         `json:"ms"`
+}
+
+// ToolStarted is written before a tool runs.
+type ToolStarted struct {
+	Step int    `json:"step"`
+	Call string `json:"call"` // the model's id of the call
+	Name string `json:"name"`
+	Args Text   `json:"args"` // JSON as the model sent it
+}
+
+// ToolFinished holds what the model will be told.
+type ToolFinished struct {
+	Step        int    `json:"step"`
+	Call        string `json:"call"`
+	Name        string `json:"name"`
+	Result      Text   `json:"result"`
+	IsError     bool   `json:"is_error"`
+	ExitCode    *int   `json:"exit_code,omitempty"`
+	Millis      int64  `json:"ms"`
+	Interrupted bool   `json:"interrupted,omitempty"` // written on resume for a call that never ended
+}
+
+// Steered is a person's word taken up by the running task.
+type Steered struct {
+	Signal string `json:"signal"` // id in the inbox, taken once
+	Who    string `json:"who"`
+	Text   Text   `json:"text"`
+}
+
+// StopRequested is a person's stop taken up by the running task.
+type StopRequested struct {
+	Signal string `json:"signal"`
+	Who    string `json:"who"`
+	Reason string `json:"reason"`
+}
+
+// Noticed records a text that the harness itself put into the conversation: a budget notice,
+// a stuck nudge, a reminder to submit.
+type Noticed struct {
+	Step int    `json:"step"`
+	What string `json:"what"` // "budget", "stuck", "idle", "cut", …
+	Text string `json:"text"`
+}
+
+// Compacted drops whole call/result pairs from the conversation, oldest first.
+type Compacted struct {
+	Step    int   `json:"step"`
+	Dropped int   `json:"dropped_messages"`
+	Before  int64 `json:"before_tokens"`
+	After   int64 `json:"after_tokens"`
+}
+
+// WorkspaceSaved keeps the agent's change so far, so that a resume or an end loses nothing.
+type WorkspaceSaved struct {
+	Step   int    `json:"step"`
+	Why    string `json:"why"`
+	Change Text   `json:"change"` // JSON of the exported files
+	Diff   Text   `json:"diff"`   // unified, for people
+	Files  int    `json:"files"`
+}
+
+// ReproductionChecked is the harness's answer to the agent's `reproduce`.
+type ReproductionChecked struct {
+	Step   int              `json:"step"`
+	Tests  []string         `json:"tests"`
+	Kind   task.VerdictKind `json:"kind"` // Verified stands for "fails for the right reason"
+	Reason string           `json:"reason"`
+	Detail Text             `json:"detail"`
+	Millis int64            `json:"ms"`
+}
+
+// Submitted is the agent's request for verification with its words for the pull request.
+type Submitted struct {
+	Step  int      `json:"step"`
+	Title string   `json:"title"`
+	Cause string   `json:"cause"`
+	Fix   string   `json:"fix"`
+	Tests []string `json:"tests"`
+}
+
+// Exported is the change as the host rebuilt it.
+type Exported struct {
+	Manifest string   `json:"manifest"` // digest
+	Tree     string   `json:"tree"`
+	Paths    []string `json:"paths"`
+	LeftOut  []string `json:"left_out,omitempty"` // ignored by the base's rules
+	Diff     Text     `json:"diff"`
+}
+
+// PolicyFound is one decision about a path or a text.
+type PolicyFound struct {
+	Finding task.Finding `json:"finding"`
+}
+
+// VerificationFinished holds the verdict.
+type VerificationFinished struct {
+	Attempt  int              `json:"attempt"`
+	Kind     task.VerdictKind `json:"kind"`
+	Reason   string           `json:"reason"`
+	Document Text             `json:"document"` // JSON of task.Verdict
+	Millis   int64            `json:"ms"`
+}
+
+// Declined is the agent's honest no.
+type Declined struct {
+	Step   int    `json:"step"`
+	Kind   string `json:"kind"` // "cannot_reproduce", "needs_information", "out_of_scope", "already_fixed", "too_risky"
+	Reason string `json:"reason"`
+	Tried  string `json:"tried"`
+}
+
+// EffectIntended is written under a key before an outside effect.
+type EffectIntended struct {
+	Key  string          `json:"key"` // unique in the task
+	Kind string          `json:"kind"`
+	Args json.RawMessage `json:"args"`
+}
+
+// EffectDone is written after it, also when a later run finds it already done.
+type EffectDone struct {
+	Key    string          `json:"key"`
+	Kind   string          `json:"kind"`
+	Found  bool            `json:"found,omitempty"` // it had happened before a crash
+	Error  string          `json:"error,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+}
+
+// PullRequestOpened is the product.
+type PullRequestOpened struct {
+	Branch string `json:"branch"`
+	Head   string `json:"head"` // commit id
+	URL    string `json:"url"`  // or path
+	Title  string `json:"title"`
+	Body   Text   `json:"body"`
+	Draft  bool   `json:"draft"`
+}
+
+// WallClocked adds time under the lease to the budget; written with other events, so that a
+// crash loses at most one step's worth.
+type WallClocked struct {
+	Elapsed time.Duration `json:"elapsed_ns"`
+}
+
+// Redacted says that a secret's text was masked before it was stored.
+type Redacted struct {
+	Where string `json:"where"`
+	Rule  string `json:"rule"`
+	Count int    `json:"count"`
+}
+
+// Checkpoint signs the log so far.
+type Checkpoint struct {
+	Seq       int64  `json:"seq"`  // last record covered
+	Root      string `json:"root"` // its hash
+	KeyID     string `json:"key_id"`
+	Signature string `json:"signature"` // base64 Ed25519 over the domain-separated root
+}

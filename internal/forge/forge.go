@@ -1,0 +1,46 @@
+// Package forge is the seam to where code and its reviews live. Adapters live in
+// forge/<vendor>, the suite that each passes in forge/forgetest.
+//
+// Invariants: there is no call that merges, approves or deploys; opening a pull request is
+// found again by its head branch, so that doing it twice opens one; a push goes to the task's
+// own branch only, under a lease on its expected old value.
+package forge
+
+import "context"
+
+// PullRequest is what a person reviews.
+type PullRequest struct {
+	Task   string
+	Repo   string // as in the task
+	Base   string // target branch, may be empty for a forge without one
+	Branch string // head branch, "daybreak/<task>-<slug>"
+	Head   string // commit id
+	Title  string
+	Body   string // Markdown
+	Draft  bool
+	URL    string            // or path; set by the forge
+	Files  map[string][]byte // documents that go with it (evidence), by name
+}
+
+// Push names the commit to publish.
+type Push struct {
+	GitDir string // bare repository of ours that has the commit
+	Repo   string
+	Branch string // without refs/heads/
+	Commit string
+	Old    string // what the branch must point at now; "" when it must not exist
+}
+
+// Forge is one place.
+type Forge interface {
+	// Name is for records: "local", "github", …
+	Name() string
+	// Push publishes the commit on the branch. When the branch already is at Commit it
+	// succeeds with found true. A branch at any other value than Old is class Conflict.
+	Push(ctx context.Context, p Push) (found bool, err error)
+	// FindPullRequest returns nil when there is none for the branch.
+	FindPullRequest(ctx context.Context, repo, branch string) (*PullRequest, error)
+	// OpenPullRequest opens it once; when one exists for the branch it is updated and
+	// returned with found true.
+	OpenPullRequest(ctx context.Context, pr PullRequest) (opened PullRequest, found bool, err error)
+}

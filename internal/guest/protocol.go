@@ -1,0 +1,145 @@
+// Package guest owns the helper that runs inside a sandbox and the wire between it and the
+// worker: a framed protocol over the helper's standard input and output, the server that
+// executes commands and edits files, and the client that the worker holds.
+//
+// Invariants: the client treats every byte from the guest as hostile (bounded frames, bounded
+// counts, unknown ids dropped, the connection closed on the first violation); paths are opened
+// component by component below the work tree and no link is followed out of it; files are
+// edited as bytes; a command's process tree dies with it.
+package guest
+
+import "time"
+
+// ExecRequest starts a command.
+type ExecRequest struct {
+	Shell      string        `json:"shell,omitempty"` // run by `bash -c` (sh where there is no bash); or
+	Argv       []string      `json:"argv,omitempty"`  // run as it is
+	Dir        string        `json:"dir,omitempty"`   // default: the work tree
+	Env        []string      `json:"env,omitempty"`   // added to the sandbox's
+	Stdin      []byte        `json:"stdin,omitempty"` // default: empty
+	Timeout    time.Duration `json:"timeout,omitempty"`
+	Background bool          `json:"background,omitempty"` // answer at once with Running set; Timeout still kills
+	Head       int           `json:"head,omitempty"`       // bytes of output kept from the start, default 15,000
+	Tail       int           `json:"tail,omitempty"`       // and from the end, default 15,000
+}
+
+// ExecResult is a command's end, or where it stands.
+type ExecResult struct {
+	Proc     int           `json:"proc"` // number for Wait and Kill
+	Running  bool          `json:"running,omitempty"`
+	ExitCode int           `json:"exit_code"` // 128 + signal when killed by one
+	Signal   string        `json:"signal,omitempty"`
+	TimedOut bool          `json:"timed_out,omitempty"` // killed at its Timeout: not finished, never passed
+	Error    string        `json:"error,omitempty"`     // could not be started
+	Wall     time.Duration `json:"wall"`
+	Head     []byte        `json:"head,omitempty"` // stdout and stderr, interleaved
+	Tail     []byte        `json:"tail,omitempty"` // empty when all of it fits in Head
+	Bytes    int64         `json:"bytes"`          // of the whole output
+	Lines    int64         `json:"lines"`
+	Log      string        `json:"log,omitempty"`      // path inside the sandbox of the whole output
+	Children int           `json:"children,omitempty"` // processes left behind that were killed
+}
+
+// ReadRequest reads text lines for the model.
+type ReadRequest struct {
+	Path   string `json:"path"`   // relative to the work tree, or absolute inside the sandbox
+	Offset int    `json:"offset"` // first line, from 1
+	Limit  int    `json:"limit"`  // lines, default 2,000
+}
+
+// FileKind names what a path is.
+type FileKind string
+
+// The kinds.
+const (
+	KindText   FileKind = "text"
+	KindBinary FileKind = "binary"
+	KindDir    FileKind = "directory"
+	KindLFS    FileKind = "lfs_pointer"
+	KindModule FileKind = "submodule"
+	KindLink   FileKind = "link" // leaves the tree, or dangles
+	KindOther  FileKind = "other"
+)
+
+// ReadResult is what was read.
+type ReadResult struct {
+	Kind    FileKind `json:"kind"`
+	Lines   []string `json:"lines,omitempty"`   // without line ends; undecodable bytes and control characters escaped as \xNN; over-long lines cut with a note
+	Total   int      `json:"total"`             // lines in the file
+	Size    int64    `json:"size"`              //
+	SHA256  string   `json:"sha256"`            // hex, of the whole file; what Edit and Write compare with
+	Entries []string `json:"entries,omitempty"` // of a directory, "name/" for directories
+	CRLF    bool     `json:"crlf,omitempty"`
+	Latin1  bool     `json:"latin1,omitempty"` // not valid UTF-8
+	Cut     bool     `json:"cut,omitempty"`    // the byte cap was reached before Limit
+	Target  string   `json:"target,omitempty"` // of a link
+}
+
+// EditRequest replaces one exact, unique piece of a file.
+type EditRequest struct {
+	Path   string `json:"path"`
+	Old    []byte `json:"old"`
+	New    []byte `json:"new"`
+	SHA256 string `json:"sha256"`        // of the file as the model last saw it; empty: never read, refused
+	All    bool   `json:"all,omitempty"` // replace every occurrence
+}
+
+// EditResult says what happened. When OK is false nothing was written and Problem, with
+// Nearest or Matches, says why.
+type EditResult struct {
+	OK         bool     `json:"ok"`
+	Problem    string   `json:"problem,omitempty"`    // "no_match", "many_matches", "not_read", "changed", "lfs_pointer", "binary", "outside", "missing", "same", "directory", "link"
+	Matches    []int    `json:"matches,omitempty"`    // line numbers
+	Nearest    []string `json:"nearest,omitempty"`    // numbered lines around the best candidate
+	Whitespace bool     `json:"whitespace,omitempty"` // matched only after ignoring leading white space
+	Replaced   int      `json:"replaced,omitempty"`
+	Line       int      `json:"line,omitempty"`   // of the first change
+	After      []string `json:"after,omitempty"`  // numbered lines around the change, as they are now
+	SHA256     string   `json:"sha256,omitempty"` // of the file now
+	Syntax     []string `json:"syntax,omitempty"` // syntax errors that the edit added
+}
+
+// WriteRequest creates or replaces a whole file.
+type WriteRequest struct {
+	Path    string `json:"path"`
+	Content []byte `json:"content"`
+	SHA256  string `json:"sha256,omitempty"` // of the file as last seen; must be set to replace an existing file
+	Mode    uint32 `json:"mode,omitempty"`   // default: keep, or 0644
+	Force   bool   `json:"force,omitempty"`  // harness only: replace whatever is there, create parents, no checks
+	Link    bool   `json:"link,omitempty"`   // harness only: make a symbolic link whose text is Content
+	Delete  bool   `json:"delete,omitempty"` // harness only: remove the path
+}
+
+// SearchRequest is a ripgrep search.
+type SearchRequest struct {
+	Pattern string   `json:"pattern"`
+	Literal bool     `json:"literal,omitempty"`
+	Paths   []string `json:"paths,omitempty"` // below the work tree
+	Globs   []string `json:"globs,omitempty"` // rg -g
+	Case    string   `json:"case,omitempty"`  // "smart" (default), "sensitive", "insensitive"
+	Context int      `json:"context,omitempty"`
+	Max     int      `json:"max,omitempty"`   // matches returned, default 200
+	Files   bool     `json:"files,omitempty"` // list matching file names by glob instead of searching text
+}
+
+// SearchResult is ranked by the tool, not here.
+type SearchResult struct {
+	Files     []FileCount `json:"files"` // every file with a match, up to 5,000
+	Matches   []Match     `json:"matches,omitempty"`
+	Truncated bool        `json:"truncated,omitempty"`
+	Error     string      `json:"error,omitempty"` // bad pattern, in rg's words
+}
+
+// FileCount is a file and its number of matching lines.
+type FileCount struct {
+	Path  string `json:"path"`
+	Count int    `json:"count"`
+}
+
+// Match is one line.
+type Match struct {
+	Path    string `json:"path"`
+	Line    int    `json:"line"`
+	Text    string `json:"text"` // cut to 400 bytes, escaped like ReadResult.Lines
+	Context bool   `json:"context,omitempty"`
+}

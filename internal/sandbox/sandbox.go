@@ -1,0 +1,157 @@
+// Package sandbox is the seam to the isolated place where every command of a task runs.
+// Adapters live in sandbox/<runtime>, the suite that each passes in sandbox/sandboxtest.
+//
+// Invariants: a launch that cannot set up one of its layers is refused and names the layer,
+// there is no weaker mode; a sandbox has no network but its own loopback; it sees no secret
+// and no host path; after [Sandbox.Destroy] no process of it is alive and nothing of it is
+// mounted; the host reads what a sandbox wrote only through [Sandbox.Export].
+package sandbox
+
+import (
+	"context"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/guest"
+)
+
+// Paths inside every sandbox.
+const (
+	WorkDir = "/workspace"  // the checkout, writable
+	HomeDir = "/home/agent" // HOME, writable, caches live here
+	TempDir = "/tmp"        // writable, noexec is not set: test binaries run there
+	UID     = 1000          // of every process in the sandbox
+	GID     = 1000          //
+)
+
+// Spec says what to start.
+type Spec struct {
+	Task    string // owner; orphans are found by it
+	Purpose string // "agent", "baseline", "red", "green", "prepare", "exec"
+	Tree    string // host directory, read-only lower of WorkDir; may be empty
+	Home    Home
+	Mounts  []Mount
+	Env     []string // KEY=VALUE, added to a fixed minimal environment
+	Limits  Limits
+}
+
+// Home describes HOME's layers.
+type Home struct {
+	Lower []string // read-only host directories, lowest first; each was the Keep of an earlier sandbox
+	Keep  string   // host directory that receives what this sandbox writes into HOME; empty: memory, gone at the end
+}
+
+// Mount is a read-only bind of an operator's directory.
+type Mount struct {
+	Source string // absolute host path
+	Target string // absolute path inside, outside WorkDir, HomeDir and TempDir
+}
+
+// Limits are hard caps. A zero field takes the adapter's default.
+type Limits struct {
+	Memory    int64 // bytes, swap included
+	Pids      int64
+	CPU       float64       // cores
+	WorkBytes int64         // written below WorkDir
+	HomeBytes int64         //
+	TempBytes int64         //
+	Wall      time.Duration // of the whole sandbox; 0: none
+}
+
+// Handle finds a sandbox again after the worker died. It is a capability: the id holds 128
+// random bits.
+type Handle struct {
+	ID      string    `json:"id"`
+	Task    string    `json:"task"`
+	Purpose string    `json:"purpose"`
+	Runtime string    `json:"runtime"`
+	Owner   string    `json:"owner"` // process that started it
+	Started time.Time `json:"started"`
+}
+
+// Info is what the record and the pull request say about isolation.
+type Info struct {
+	Runtime   string // "runc 1.5.3"
+	Isolation string // "namespaces", "gvisor"
+	Profile   string // digest of namespaces, seccomp, mounts, caps and rlimits
+	Limits    string // one line for people
+	Rootless  bool
+	Ready     time.Duration // from Start's call to the guest's first answer
+}
+
+// Capabilities says what a runtime can do on this host.
+type Capabilities struct {
+	Runtime   string
+	Isolation string
+	Rootless  bool
+	Cgroup    string   // "v1", "hybrid", "v2", "none"
+	Missing   []string // each one line: what is missing and how to get it; empty when usable
+	Notes     []string
+}
+
+// Runtime starts sandboxes.
+type Runtime interface {
+	// Capabilities inspects the host. It starts nothing.
+	Capabilities(ctx context.Context) Capabilities
+	// Start returns when the guest answers. A refusal is a *[RefusedError].
+	Start(ctx context.Context, spec Spec) (Sandbox, error)
+	// Recover reattaches to what is left of a sandbox whose worker died: its files can be
+	// exported and it can be destroyed. Its processes are killed first.
+	Recover(ctx context.Context, id string) (Sandbox, error)
+	// List returns every sandbox on this host, dead or alive.
+	List(ctx context.Context) ([]Handle, error)
+}
+
+// Sandbox is one running sandbox.
+type Sandbox interface {
+	Handle() Handle
+	Info() Info
+	// Guest is the channel for commands and files. Nil after Recover.
+	Guest() *guest.Client
+	// Export freezes the sandbox, reads the changed files below WorkDir from a second,
+	// read-only sandbox, and thaws it.
+	Export(ctx context.Context, limits ExportLimits) (Manifest, error)
+	// Destroy kills every process, waits until none is left, and removes all files and
+	// mounts. It is idempotent.
+	Destroy(ctx context.Context) error
+}
+
+// ExportLimits caps an export. A zero field takes the default.
+type ExportLimits struct {
+	Files int   // changed paths, default 2,000
+	Bytes int64 // of all contents, default 64 MiB
+}
+
+// Manifest is the change below WorkDir since the start, sorted by path. ".git" at the top is
+// never part of it.
+type Manifest struct {
+	Entries []Entry
+	Skipped []string // sockets, devices, fifos: named, not exported
+}
+
+// Entry is one changed path.
+type Entry struct {
+	Path    string // relative, slash-separated, as raw bytes; not validated: that is policy's work
+	Mode    uint32 // git's: 0o100644, 0o100755, 0o120000; 0 when deleted
+	Content []byte // file bytes, or link text
+	Deleted bool
+}
+
+// RefusedError says which layer could not be set up.
+type RefusedError struct {
+	Layer string // "user namespace", "cgroup", "seccomp", "overlay", "runtime", …
+	Fix   string
+	Err   error
+}
+
+func (e *RefusedError) Error() string {
+	s := "sandbox refused: " + e.Layer
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	if e.Fix != "" {
+		s += "; " + e.Fix
+	}
+	return s
+}
+
+func (e *RefusedError) Unwrap() error { return e.Err }
