@@ -149,6 +149,22 @@ func New(p Payload) (Draft, error) {
 	return Draft{Kind: p.EventKind(), Version: Current, Payload: b}, nil
 }
 
+// Canonical returns the draft with its payload in the one form in which JSON encoders of this
+// module leave it (compact, HTML characters escaped), so that an event keeps its hash when it
+// travels as JSON. It fails with class [task.Invalid] when the kind is empty or the payload
+// is not one JSON value.
+func (d Draft) Canonical() (Draft, error) {
+	if d.Kind == "" {
+		return d, invalidf("an event needs a kind")
+	}
+	b, err := json.Marshal(d.Payload)
+	if err != nil || d.Payload == nil {
+		return d, invalidf("event %s: the payload is not JSON", d.Kind)
+	}
+	d.Payload = b
+	return d, nil
+}
+
 // Unknown is the payload of a kind that this build does not know: a newer Daybreak wrote it.
 // It is kept and shown, never dropped.
 type Unknown struct {

@@ -180,17 +180,19 @@ type StopRequested struct {
 // Noticed records a text that the harness itself put into the conversation: a budget notice,
 // a stuck nudge, a reminder to submit.
 type Noticed struct {
-	Step int    `json:"step"`
-	What string `json:"what"` // "budget", "stuck", "idle", "cut", …
-	Text string `json:"text"`
+	Step  int    `json:"step"`
+	What  string `json:"what"`            // "budget", "stuck", "idle", "cut", …
+	Meter string `json:"meter,omitempty"` // of a budget notice
+	Text  string `json:"text"`
 }
 
 // Compacted drops whole call/result pairs from the conversation, oldest first.
 type Compacted struct {
-	Step    int   `json:"step"`
-	Dropped int   `json:"dropped_messages"`
-	Before  int64 `json:"before_tokens"`
-	After   int64 `json:"after_tokens"`
+	Step    int    `json:"step"`
+	Dropped int    `json:"dropped_messages"`
+	Before  int64  `json:"before_tokens"`
+	After   int64  `json:"after_tokens"`
+	Note    string `json:"note"` // what the model is told in place of what was dropped
 }
 
 // WorkspaceSaved keeps the agent's change so far, so that a resume or an end loses nothing.

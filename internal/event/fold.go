@@ -1,0 +1,231 @@
+package event
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// Summary is what a task's log folds to: everything a resume, a listing or a page needs to
+// know without reading the log again. It is only ever built by [Summary.Apply]. Pointers are
+// nil until the first event of their kind and then hold the newest one.
+type Summary struct {
+	Task      task.ID
+	LastSeq   int64
+	LastHash  string
+	Epoch     int64     // of the newest record
+	CreatedAt time.Time // of the first record
+	UpdatedAt time.Time // of the newest record
+
+	State  task.State
+	Reason string // of the newest state change, may be empty
+
+	Created TaskCreated
+	Runs    int        // attempts so far
+	Spent   task.Spent // steps, tokens with the wasted ones, cost and wall time over all runs
+
+	Snapshot     *SnapshotReady
+	Baseline     *BaselineFinished
+	Prompt       *PromptFrozen
+	Workspace    *WorkspaceSaved
+	Reproduction *ReproductionChecked
+	Submitted    *Submitted
+	Exported     *Exported
+	Verification *VerificationFinished
+	Declined     *Declined
+	Stop         *StopRequested
+	PullRequest  *PullRequestOpened
+	Findings     []task.Finding    // of policy, in order
+	Effects      map[string]Effect // outside effects by key
+
+	OpenCalls    []ToolStarted             // tool calls without a result, in order
+	OpenRequest  *ModelRequested           // a model call without an answer
+	LastResponse int64                     // seq of the newest model.response, 0 for none
+	Sandboxes    map[string]SandboxStarted // started and not ended, by id
+
+	Checkpoint *Checkpoint
+	Unknown    int // records of kinds that this build does not know
+}
+
+// Effect is one outside effect. It is intended first and done later; one that is intended
+// and not done must be looked for before it is tried again.
+type Effect struct {
+	Intended *EffectIntended
+	Done     *EffectDone
+}
+
+// Fold applies the events of one task in order. On an error the summary holds what came
+// before the event that the error names.
+func Fold(events []Event) (Summary, error) {
+	var s Summary
+	for _, e := range events {
+		if err := s.Apply(e); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// Apply adds the next event. It fails, leaving the summary as it was, when the event belongs
+// to another task, is not the next in sequence, cannot be decoded, or makes an illegal
+// transition (class [task.Internal]). It does not check hashes: [VerifyChain] does.
+func (s *Summary) Apply(e Event) error {
+	if s.LastSeq > 0 && e.Task != s.Task {
+		return internalf("event %d belongs to task %s, not to %s", e.Seq, e.Task, s.Task)
+	}
+	if e.Seq != s.LastSeq+1 {
+		return internalf("event log of %s: event %d follows event %d", e.Task, e.Seq, s.LastSeq)
+	}
+	p, err := Decode(e)
+	if err != nil {
+		return err
+	}
+	state, err := nextState(s.State, p)
+	if err != nil {
+		return fmt.Errorf("event %d of %s: %w", e.Seq, e.Task, err)
+	}
+	if s.LastSeq == 0 {
+		s.Task, s.CreatedAt = e.Task, e.Time
+	}
+	s.State = state
+	s.LastSeq, s.LastHash, s.Epoch, s.UpdatedAt = e.Seq, e.Hash, e.Epoch, e.Time
+	s.take(e.Seq, p)
+	return nil
+}
+
+// NextState returns the state that a task in state from has after the draft. The store calls
+// it inside the transaction that appends, so that an illegal transition is never recorded.
+// Its errors have class [task.Internal].
+func NextState(from task.State, d Draft) (task.State, error) {
+	if d.Kind != (TaskCreated{}).EventKind() && d.Kind != (StateChanged{}).EventKind() {
+		return from, nil
+	}
+	p, err := Decode(Event{Kind: d.Kind, Version: d.Version, Payload: d.Payload})
+	if err != nil {
+		return from, err
+	}
+	if u, ok := p.(Unknown); ok {
+		return from, internalf("%s has version %d; this build writes %d", u.Kind, d.Version, Current)
+	}
+	return nextState(from, p)
+}
+
+// nextState holds the one rule: task.created makes a task queued, state.changed moves it
+// along the table, nothing else touches the state. A state.changed from "" right after the
+// creation says the same again and is accepted.
+func nextState(from task.State, p Payload) (task.State, error) {
+	switch p := p.(type) {
+	case *TaskCreated:
+		return task.Queued, task.CheckTransition(from, task.Queued)
+	case *StateChanged:
+		if p.From == "" && p.To == task.Queued && from == task.Queued {
+			return from, nil
+		}
+		if p.From != from {
+			return from, internalf("transition %q → %q, but the task is %q", p.From, p.To, from)
+		}
+		return p.To, task.CheckTransition(from, p.To)
+	}
+	return from, nil
+}
+
+func (s *Summary) take(seq int64, p Payload) {
+	switch p := p.(type) {
+	case *TaskCreated:
+		s.Created = *p
+	case *RunStarted:
+		s.Runs++
+	case *StateChanged:
+		s.Reason = p.Reason
+	case *SnapshotReady:
+		s.Snapshot = p
+	case *BaselineFinished:
+		s.Baseline = p
+	case *PromptFrozen:
+		s.Prompt = p
+	case *WorkspaceSaved:
+		s.Workspace = p
+	case *ReproductionChecked:
+		s.Reproduction = p
+	case *Submitted:
+		s.Submitted = p
+	case *Exported:
+		s.Exported = p
+	case *VerificationFinished:
+		s.Verification = p
+	case *Declined:
+		s.Declined = p
+	case *StopRequested:
+		s.Stop = p
+	case *PullRequestOpened:
+		s.PullRequest = p
+	case *PolicyFound:
+		s.Findings = append(s.Findings, p.Finding)
+	case *WallClocked:
+		s.Spent.Wall += p.Elapsed
+	case *Checkpoint:
+		s.Checkpoint = p
+	case *EffectIntended, *EffectDone:
+		s.takeEffect(p)
+	case *SandboxStarted, *SandboxEnded:
+		s.takeSandbox(p)
+	case Unknown:
+		s.Unknown++
+	default:
+		s.takeStep(seq, p)
+	}
+}
+
+// takeStep counts what the model and its tools did.
+func (s *Summary) takeStep(seq int64, p Payload) {
+	switch p := p.(type) {
+	case *ModelRequested:
+		s.OpenRequest = p
+	case *ModelResponded:
+		s.OpenRequest, s.LastResponse = nil, seq
+		s.Spent = s.Spent.Add(task.Spent{Steps: 1, Tokens: p.Tokens.Add(p.Wasted), Cost: p.Cost})
+	case *ModelFailed:
+		s.OpenRequest = nil
+		s.Spent = s.Spent.Add(task.Spent{Steps: 1, Tokens: p.Wasted, Cost: p.Cost})
+	case *ToolStarted:
+		s.OpenCalls = append(s.OpenCalls, *p)
+	case *ToolFinished:
+		s.OpenCalls = slices.DeleteFunc(s.OpenCalls, func(c ToolStarted) bool {
+			return c.Step == p.Step && c.Call == p.Call
+		})
+	}
+}
+
+func (s *Summary) takeEffect(p Payload) {
+	if s.Effects == nil {
+		s.Effects = map[string]Effect{}
+	}
+	switch p := p.(type) {
+	case *EffectIntended:
+		e := s.Effects[p.Key]
+		e.Intended = p
+		s.Effects[p.Key] = e
+	case *EffectDone:
+		e := s.Effects[p.Key]
+		e.Done = p
+		s.Effects[p.Key] = e
+	}
+}
+
+func (s *Summary) takeSandbox(p Payload) {
+	if s.Sandboxes == nil {
+		s.Sandboxes = map[string]SandboxStarted{}
+	}
+	switch p := p.(type) {
+	case *SandboxStarted:
+		s.Sandboxes[p.ID] = *p
+	case *SandboxEnded:
+		delete(s.Sandboxes, p.ID)
+	}
+}
+
+func internalf(format string, args ...any) error {
+	return &task.Error{Class: task.Internal, Msg: fmt.Sprintf(format, args...)}
+}
