@@ -77,4 +77,5 @@ type Result struct {
 	ExitCode *int // of a command
 	Wall     time.Duration
 	End      End
+	Reason   string // one line for the record when End is set
 }

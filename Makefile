@@ -1,0 +1,33 @@
+# Two commands do everything on a machine with Go: `make demo` and `make test`.
+SHELL := /bin/bash
+TOOLS := $(CURDIR)/.tools/bin
+BIN   := $(CURDIR)/bin
+
+.PHONY: setup build demo test lint bench fuzz clean
+setup: ## install what the build, the sandbox and the tests need (quick when nothing is missing)
+	@scripts/setup.sh
+
+build: setup
+	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/daybreak-guest ./cmd/daybreak-guest
+	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/daybreak ./cmd/daybreak
+
+demo: build ## the main job end to end, on embedded defaults
+	@$(BIN)/daybreak demo
+
+test: build ## everything, with a real sandbox, real git and real HTTP
+	@PATH="$(TOOLS):$$PATH" go test -timeout 20m ./...
+
+lint: setup
+	@gofmt_out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$gofmt_out" ] || { echo "gofmt: $$gofmt_out"; exit 1; }
+	@cd tools && go build -o $(TOOLS)/gofumpt mvdan.cc/gofumpt && go build -o $(TOOLS)/staticcheck honnef.co/go/tools/cmd/staticcheck
+	@out=$$($(TOOLS)/gofumpt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "gofumpt: $$out"; exit 1; }
+	@go vet ./... && $(TOOLS)/staticcheck ./...
+
+bench: build ## speed and memory, as ratios in one run
+	@PATH="$(TOOLS):$$PATH" go run ./bench
+
+fuzz: ## every fuzz target for FUZZTIME (default 20s) each
+	@scripts/fuzz.sh $(or $(FUZZTIME),20s)
+
+clean:
+	@rm -rf $(BIN) .tools

@@ -1,0 +1,115 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/model"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+const (
+	noticeAt  = 0.8 // share of a meter at which the agent is told
+	minOutput = 512 // tokens: a shorter reply is no use, the budget counts as spent
+)
+
+// admit builds the next request and checks it against the budget with the most that it can
+// cost. The reply's length is lowered to what the budget still allows.
+func (a *Agent) admit(ctx context.Context) (model.Request, Outcome, error) {
+	spent := a.cfg.Log.Spent()
+	for _, m := range a.cfg.Limits.Meters(spent) {
+		if m.Share() >= noticeAt && m.Share() < 1 && !a.conv.noticed[m.Name] {
+			if err := a.notice(ctx, noticeBudget, m.Name, budgetText(m)); err != nil {
+				return model.Request{}, Outcome{}, err
+			}
+		}
+	}
+	req := a.conv.Request(a.cfg.MaxOutput, a.cfg.Thinking, a.cfg.CacheKey)
+	body, err := json.Marshal(req)
+	if err != nil {
+		return req, Outcome{}, fmt.Errorf("encode the request: %w", err)
+	}
+	input := a.estimate(len(body))
+	for out := a.cfg.MaxOutput; ; out = out * 3 / 4 {
+		m, over := a.cfg.Limits.Exceeded(spent, a.worst(input, int64(out)))
+		if !over {
+			req.MaxOutput = out
+			if req.Thinking >= out {
+				req.Thinking = 0 // providers want the thinking budget below the reply's
+			}
+			return req, Outcome{}, nil
+		}
+		if out*3/4 < minOutput {
+			reason := fmt.Sprintf("the next model call could exceed the budget: %s", m)
+			if m.Name == "steps" {
+				reason = fmt.Sprintf("all %.0f steps are used", m.Limit)
+			}
+			return req, Outcome{Exhausted, reason}, nil
+		}
+	}
+}
+
+// worst is the most that a call with this input and output can add to the budget: all of the
+// input may miss the cache and be written to it.
+func (a *Agent) worst(input, output int64) task.Spent {
+	p := a.cfg.Model.Info().Price
+	tokens := task.Tokens{Input: input, Output: output}
+	dear := p
+	dear.Input = max(p.Input, p.CacheWrite)
+	return task.Spent{Steps: 1, Tokens: tokens, Cost: dear.Cost(tokens)}
+}
+
+// estimate is an upper estimate of the input tokens of a request whose JSON form has size
+// bytes: what the provider counted for the request before, plus one token per 3 bytes added.
+func (a *Agent) estimate(size int) int64 {
+	if a.conv.asked > 0 && a.conv.sent > 0 && size >= a.conv.sent {
+		return a.conv.asked + int64(size-a.conv.sent+2)/3 + 16
+	}
+	if size == 0 {
+		return a.conv.asked
+	}
+	return int64(size+2) / 3
+}
+
+// compactIfLarge drops the oldest whole exchanges when the conversation nears the model's
+// context, or at once when force is set.
+func (a *Agent) compactIfLarge(ctx context.Context, force bool) error {
+	limit := int64(a.cfg.Context)
+	if limit == 0 {
+		limit = int64(a.cfg.Model.Info().Context)
+	}
+	if limit == 0 {
+		limit = defaultContext
+	}
+	body, err := json.Marshal(a.conv.Request(a.cfg.MaxOutput, a.cfg.Thinking, a.cfg.CacheKey))
+	if err != nil {
+		return err
+	}
+	before := a.estimate(len(body))
+	room := limit - int64(a.cfg.MaxOutput) - limit/20
+	if before < room && !force {
+		return nil
+	}
+	keep := room / 2
+	drop := a.conv.droppable(before, keep, int64(len(body)))
+	if drop == 0 {
+		return &task.Error{Class: task.Invalid, Msg: "the conversation no longer fits the model's context and nothing more can be dropped", Fix: "use a model with a larger context"}
+	}
+	e := a.conv.compaction(drop)
+	e.Before = before
+	e.After = max(before-a.conv.sizeOf(drop)*before/int64(len(body)), 0)
+	return a.append(ctx, e)
+}
+
+// defaultContext is assumed when neither the operator nor the catalogue knows the model's.
+const defaultContext = 128_000
+
+// Remaining is the wall clock that the budget still allows; 0 means no limit.
+func Remaining(l task.Limits, spent task.Spent) time.Duration {
+	if l.Wall == 0 {
+		return 0
+	}
+	return max(l.Wall-spent.Wall, time.Millisecond)
+}

@@ -1,0 +1,304 @@
+// Package config owns the two configuration files: the operator's, and the repository's
+// `.daybreak.yaml`.
+//
+// Invariants: decoding is strict, an unknown key is an error that names it; a secret is never
+// in a file, only the name of the environment variable or the file that holds it; a
+// repository's file can add tests and protected paths but never raise a limit.
+package config
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/goccy/go-yaml"
+
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// Config is the operator's file. Its zero value with [Default] applied is a working set-up
+// that lacks only a model.
+type Config struct {
+	Model     string              `yaml:"model"` // "provider/model"
+	Providers map[string]Provider `yaml:"providers"`
+	Budget    Budget              `yaml:"budget"`
+	Reply     Reply               `yaml:"reply"`
+	Sandbox   Sandbox             `yaml:"sandbox"`
+	Author    Author              `yaml:"author"`
+	Protected []string            `yaml:"protected"` // globs of paths held for a person, beside the built-in ones
+	Redact    []string            `yaml:"redact"`    // names of environment variables whose values are masked everywhere
+}
+
+// Provider is one model service.
+type Provider struct {
+	API       string        `yaml:"api"`      // "anthropic", "openai" (Responses) or "openai-chat" (Chat Completions)
+	BaseURL   string        `yaml:"base_url"` // empty: the vendor's own
+	KeyEnv    string        `yaml:"key_env"`
+	KeyFile   string        `yaml:"key_file"`
+	Context   int           `yaml:"context"`    // tokens; 0: from the catalogue
+	MaxOutput int           `yaml:"max_output"` // tokens; 0: from the catalogue
+	Price     *Price        `yaml:"price"`      // absent: from the catalogue
+	Idle      time.Duration `yaml:"idle_timeout"`
+}
+
+// Price is in US dollars per million tokens.
+type Price struct {
+	Input      float64 `yaml:"input"`
+	Output     float64 `yaml:"output"`
+	CacheRead  float64 `yaml:"cache_read"`
+	CacheWrite float64 `yaml:"cache_write"`
+}
+
+// Budget is the default budget of a task. 0 means no limit of that kind.
+type Budget struct {
+	Steps      int           `yaml:"steps"`
+	Tokens     int64         `yaml:"tokens"`
+	Input      int64         `yaml:"input"`
+	Output     int64         `yaml:"output"`
+	CacheRead  int64         `yaml:"cache_read"`
+	CacheWrite int64         `yaml:"cache_write"`
+	USD        float64       `yaml:"usd"`
+	Wall       time.Duration `yaml:"wall"`
+}
+
+// Limits converts to the task's form.
+func (b Budget) Limits() task.Limits {
+	return task.Limits{
+		Steps: b.Steps, Tokens: b.Tokens, Wall: b.Wall,
+		Class: task.Tokens{Input: b.Input, Output: b.Output, CacheRead: b.CacheRead, CacheWrite: b.CacheWrite},
+		Cost:  task.MicroUSD(math.Round(b.USD * 1e6)),
+	}
+}
+
+// Reply bounds one model reply.
+type Reply struct {
+	MaxOutput int `yaml:"max_output"` // tokens
+	Thinking  int `yaml:"thinking"`   // tokens, 0: off
+}
+
+// Sandbox is the operator's sandbox.
+type Sandbox struct {
+	RuntimePath string   `yaml:"runtime_path"` // empty: `runc` beside the binary, in .tools/bin, or on PATH
+	GuestPath   string   `yaml:"guest_path"`   // empty: `daybreak-guest` beside the binary
+	Memory      Size     `yaml:"memory"`
+	CPUs        float64  `yaml:"cpus"`
+	Pids        int64    `yaml:"pids"`
+	WorkSize    Size     `yaml:"work_size"`
+	HomeSize    Size     `yaml:"home_size"`
+	TmpSize     Size     `yaml:"tmp_size"`
+	Mounts      []Mount  `yaml:"mounts"`
+	Env         []string `yaml:"env"` // KEY=VALUE for every command
+}
+
+// Mount is a read-only directory for every sandbox, such as a module cache.
+type Mount struct {
+	Source string `yaml:"source"`
+	Target string `yaml:"target"`
+}
+
+// Author signs the commits.
+type Author struct {
+	Name  string `yaml:"name"`
+	Email string `yaml:"email"`
+}
+
+// Size is a number of bytes, written as "4GiB", "512MB" or a plain number.
+type Size int64
+
+// UnmarshalYAML implements yaml.BytesUnmarshaler.
+func (s *Size) UnmarshalYAML(b []byte) error {
+	text := strings.Trim(strings.TrimSpace(string(b)), `"'`)
+	n, err := humanize.ParseBytes(text)
+	if err != nil || n > math.MaxInt64 {
+		return fmt.Errorf("%q is not a size; write for example 4GiB or 512MB", text)
+	}
+	*s = Size(n)
+	return nil
+}
+
+// Default returns the settings used where the file says nothing.
+func Default() Config {
+	return Config{
+		Providers: map[string]Provider{
+			"anthropic": {API: "anthropic", KeyEnv: "ANTHROPIC_API_KEY"},
+			"openai":    {API: "openai", KeyEnv: "OPENAI_API_KEY"},
+		},
+		Budget: Budget{Steps: 120, Tokens: 8_000_000, USD: 10, Wall: time.Hour},
+		Reply:  Reply{MaxOutput: 16_000},
+		Sandbox: Sandbox{
+			Memory: 4 << 30, CPUs: 2, Pids: 1024, WorkSize: 2 << 30, HomeSize: 2 << 30, TmpSize: 1 << 30,
+		},
+		Author: Author{Name: "Daybreak", Email: "daybreak@localhost"},
+	}
+}
+
+// Load reads the operator's file over the defaults. An empty path gives the defaults; a path
+// that does not exist is an error.
+func Load(path string) (Config, error) {
+	c := Default()
+	if path == "" {
+		return c, nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return c, &task.Error{Class: task.Invalid, Msg: "cannot read the configuration", Err: err}
+	}
+	if err := decode(b, &c); err != nil {
+		return c, &task.Error{Class: task.Invalid, Msg: "configuration " + path, Err: err}
+	}
+	builtin := Default().Providers
+	for name, p := range c.Providers { // a file that sets one key of a built-in provider keeps the others
+		if b, ok := builtin[name]; ok {
+			if p.API == "" {
+				p.API = b.API
+			}
+			if p.KeyEnv == "" && p.KeyFile == "" {
+				p.KeyEnv = b.KeyEnv
+			}
+			c.Providers[name] = p
+		}
+	}
+	for name, p := range builtin {
+		if _, ok := c.Providers[name]; !ok {
+			c.Providers[name] = p
+		}
+	}
+	return c, c.check(path)
+}
+
+func decode(b []byte, into any) error {
+	if len(bytes.TrimSpace(b)) == 0 {
+		return nil
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict())
+	if err := dec.Decode(into); err != nil && !errors.Is(err, io.EOF) {
+		return errors.New(oneLine(yaml.FormatError(err, false, false)))
+	}
+	return nil
+}
+
+func oneLine(s string) string {
+	return strings.Join(strings.Fields(s), " ")
+}
+
+func (c Config) check(path string) error {
+	bad := func(format string, a ...any) error {
+		return &task.Error{Class: task.Invalid, Msg: "configuration " + path + ": " + fmt.Sprintf(format, a...)}
+	}
+	for name, p := range c.Providers {
+		switch p.API {
+		case "anthropic", "openai", "openai-chat":
+		default:
+			return bad("providers.%s.api is %q; use anthropic, openai or openai-chat", name, p.API)
+		}
+	}
+	if c.Model != "" {
+		if _, _, err := c.SplitModel(c.Model); err != nil {
+			return bad("%v", err)
+		}
+	}
+	if l := c.Budget.Limits(); l == (task.Limits{}) {
+		return bad("every budget is 0; a task needs at least one limit")
+	}
+	if c.Budget.USD < 0 || c.Budget.Steps < 0 || c.Budget.Tokens < 0 || c.Budget.Wall < 0 {
+		return bad("a budget is negative")
+	}
+	for _, m := range c.Sandbox.Mounts {
+		if !filepath.IsAbs(m.Source) || !filepath.IsAbs(m.Target) {
+			return bad("sandbox.mounts: %q → %q must both be absolute paths", m.Source, m.Target)
+		}
+	}
+	for _, e := range c.Sandbox.Env {
+		if k, _, ok := strings.Cut(e, "="); !ok || k == "" {
+			return bad("sandbox.env: %q is not KEY=VALUE", e)
+		}
+	}
+	return nil
+}
+
+// SplitModel takes "provider/model" apart and finds the provider.
+func (c Config) SplitModel(name string) (Provider, string, error) {
+	provider, model, ok := strings.Cut(name, "/")
+	if !ok || model == "" {
+		return Provider{}, "", fmt.Errorf("model %q is not of the form provider/model, for example anthropic/claude-sonnet-4-5", name)
+	}
+	p, ok := c.Providers[provider]
+	if !ok {
+		return Provider{}, "", fmt.Errorf("model %q names the provider %q, which is not configured under providers", name, provider)
+	}
+	return p, model, nil
+}
+
+// Key reads the provider's secret. An empty string is returned when neither a variable nor a
+// file is named: some local servers need none.
+func (p Provider) Key(getenv func(string) string) (string, error) {
+	if p.KeyFile != "" {
+		b, err := os.ReadFile(p.KeyFile)
+		if err != nil {
+			return "", &task.Error{Class: task.Auth, Msg: "cannot read the model key", Err: err}
+		}
+		return strings.TrimSpace(string(b)), nil
+	}
+	if p.KeyEnv == "" {
+		return "", nil
+	}
+	k := getenv(p.KeyEnv)
+	if k == "" {
+		return "", &task.Error{Class: task.Auth, Msg: "no model key: " + p.KeyEnv + " is not set", Fix: "export " + p.KeyEnv + "=… or set providers.<name>.key_file"}
+	}
+	return k, nil
+}
+
+// Digest identifies the settings that bind a task; it is stored in the task's first event.
+func (c Config) Digest() string {
+	b, _ := json.Marshal(c)
+	s := sha256.Sum256(b)
+	return hex.EncodeToString(s[:])
+}
+
+// Repo is a repository's own `.daybreak.yaml`, read from the base commit. All keys are
+// optional.
+type Repo struct {
+	Build     string        `yaml:"build"`      // must succeed on the base
+	Test      string        `yaml:"test"`       // runs the whole suite
+	TestOne   string        `yaml:"test_one"`   // runs some tests; {tests} is replaced by their quoted ids
+	Format    string        `yaml:"format"`     // how results are read: go, junit, tap, jest, mocha
+	Report    []string      `yaml:"report"`     // globs of result files
+	TestGlobs []string      `yaml:"test_globs"` // paths that are tests
+	Timeout   time.Duration `yaml:"timeout"`    // of one run of the suite
+	Protected []string      `yaml:"protected"`  // more paths to hold for a person
+}
+
+// RepoFile is its path.
+const RepoFile = ".daybreak.yaml"
+
+// ParseRepo decodes it. The content comes from the repository and is not trusted beyond what
+// the fields can express.
+func ParseRepo(b []byte) (Repo, error) {
+	var r Repo
+	if len(b) > 64<<10 {
+		return r, &task.Error{Class: task.Invalid, Msg: RepoFile + " is larger than 64 KiB"}
+	}
+	if err := decode(b, &r); err != nil {
+		return r, &task.Error{Class: task.Invalid, Msg: RepoFile, Err: err, Fix: "correct it on the default branch"}
+	}
+	switch r.Format {
+	case "", "go", "junit", "tap", "jest", "mocha":
+	default:
+		return r, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%s: format %q is not one of go, junit, tap, jest, mocha", RepoFile, r.Format)}
+	}
+	if r.Test == "" && (r.TestOne != "" || r.Format != "" || len(r.Report) > 0) {
+		return r, &task.Error{Class: task.Invalid, Msg: RepoFile + ": test_one, format and report need test"}
+	}
+	return r, nil
+}
