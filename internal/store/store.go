@@ -11,6 +11,7 @@ package store
 import (
 	"context"
 	"time"
+	"unicode/utf8"
 
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -91,9 +92,10 @@ type Store interface {
 	Close() error
 }
 
-// Spill returns s as an event text, storing it as a blob when it is too long to be inline.
+// Spill returns s as an event text, storing it as a blob when it is too long to be inline or
+// is not UTF-8, which JSON could not give back byte for byte.
 func Spill(ctx context.Context, st Store, s string) (event.Text, error) {
-	if len(s) <= event.InlineLimit {
+	if len(s) <= event.InlineLimit && utf8.ValidString(s) {
 		return event.Text{Inline: s, Bytes: len(s)}, nil
 	}
 	d, err := st.PutBlob(ctx, []byte(s))

@@ -1,0 +1,216 @@
+// Package sqlite is the store on one SQLite file, for one machine.
+//
+// Invariants: every write is one immediate transaction and one fsync (WAL, synchronous=FULL),
+// so what a method acknowledged survives a crash of the process or the machine; events are
+// never changed or deleted, the schema itself refuses it; an append checks the lease's epoch
+// in the transaction that writes. Several processes may open the same file: writers queue on
+// SQLite's lock, readers never wait for a writer.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/store"
+	"github.com/daybreak-agent/daybreak/internal/task"
+
+	sqlitedriver "modernc.org/sqlite"
+)
+
+// busyTimeout is how long a statement waits for another process's write lock.
+const busyTimeout = 10 * time.Second
+
+// readers is the size of the reader pool of one process.
+const readers = 4
+
+// Options are the store's dependencies. Zero values mean time.Now and no logging.
+type Options struct {
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Store implements [store.Store]. It is safe for concurrent use.
+type Store struct {
+	path string
+	now  func() time.Time
+	log  *slog.Logger
+
+	turn    chan struct{} // holds one token: the right to use writer
+	writer  *sql.Conn
+	writeDB *sql.DB
+	readDB  *sql.DB
+	w       writeStatements
+	r       readStatements
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open opens the file, creating it and its folder when missing, and brings its schema up to
+// date. Its errors name the file: class [task.Invalid] for a file that is no Daybreak
+// database or has a newer schema than this build knows, [task.Unavailable] for what the
+// operator can repair (permissions, space), [task.Internal] for a damaged file.
+func Open(ctx context.Context, path string, opts Options) (*Store, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("database path: %w", err)
+	}
+	s := &Store{path: abs, now: opts.Now, log: opts.Logger, turn: make(chan struct{}, 1)}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if err := touch(abs); err != nil {
+		return nil, err
+	}
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(s.explain("open", err), s.closeAll())
+	}
+	s.turn <- struct{}{}
+	return s, nil
+}
+
+// touch creates a missing file readable by its owner alone, before SQLite would create it
+// with wider permissions; the WAL files take over the mode. An existing file is not opened
+// here: closing it would drop the POSIX locks that another Store of this process holds on it.
+func touch(path string) error {
+	fail := func(err error) error {
+		return &task.Error{Class: task.Unavailable, Msg: "cannot use the database file", Err: err,
+			Fix: "make its folder writable or choose another with --dir"}
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fail(err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return f.Close()
+}
+
+func (s *Store) open(ctx context.Context) error {
+	var err error
+	if s.writeDB, err = connect(s.path, "journal_mode(WAL)", "synchronous(FULL)"); err != nil {
+		return err
+	}
+	s.writeDB.SetMaxOpenConns(1)
+	if err := s.migrate(ctx); err != nil {
+		return err
+	}
+	if s.writer, err = s.writeDB.Conn(ctx); err != nil {
+		return err
+	}
+	if s.readDB, err = connect(s.path, "query_only(1)"); err != nil {
+		return err
+	}
+	s.readDB.SetMaxOpenConns(readers)
+	s.readDB.SetMaxIdleConns(readers)
+	if err := s.w.prepare(ctx, s.writer); err != nil {
+		return err
+	}
+	return s.r.prepare(ctx, s.readDB)
+}
+
+func connect(path string, pragmas ...string) (*sql.DB, error) {
+	// The driver runs the pragmas in this order; waiting for a lock must be on first.
+	q := url.Values{"_pragma": append([]string{
+		"busy_timeout(" + strconv.FormatInt(busyTimeout.Milliseconds(), 10) + ")", "foreign_keys(1)",
+	}, pragmas...)}
+	dsn := (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()
+	c, err := sqlitedriver.NewConnector(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(c), nil
+}
+
+// Close waits for a running write and closes the file. The store cannot be used afterwards.
+func (s *Store) Close() error {
+	<-s.turn
+	return s.closeAll()
+}
+
+func (s *Store) closeAll() error {
+	var errs []error
+	if s.readDB != nil {
+		errs = append(errs, s.readDB.Close())
+	}
+	if s.writer != nil {
+		errs = append(errs, s.writer.Close())
+	}
+	if s.writeDB != nil {
+		errs = append(errs, s.writeDB.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Check reads the whole file and reports damage (class [task.Internal]). It takes time in
+// proportion to the file's size.
+func (s *Store) Check(ctx context.Context) error {
+	rows, err := s.readDB.QueryContext(ctx, "PRAGMA integrity_check(1)")
+	if err != nil {
+		return s.explain("check", err)
+	}
+	defer rows.Close()
+	var found string
+	for rows.Next() {
+		if err := rows.Scan(&found); err != nil {
+			return s.explain("check", err)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return s.explain("check", err)
+	}
+	if found != "ok" {
+		return s.damaged(errors.New(found))
+	}
+	return nil
+}
+
+// write runs do in one immediate transaction on the only writing connection. Nothing of it
+// is stored unless write returns nil. Once it has its turn it is not interrupted: it is a
+// few statements, and a half-cancelled commit would leave the caller guessing.
+func (s *Store) write(ctx context.Context, what string, do func(ctx context.Context) error) error {
+	select {
+	case <-s.turn:
+		defer func() { s.turn <- struct{}{} }()
+	case <-ctx.Done():
+		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+	}
+	ctx = context.WithoutCancel(ctx)
+	if _, err := s.w.begin.ExecContext(ctx); err != nil {
+		return s.explain(what, err)
+	}
+	err := do(ctx)
+	if err == nil {
+		_, err = s.w.commit.ExecContext(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	// SQLite has already rolled back after some errors (disk full); then this one fails too.
+	if _, rerr := s.writer.ExecContext(ctx, "ROLLBACK"); rerr != nil {
+		s.log.Debug("rollback", "after", err, "error", rerr)
+	}
+	return s.explain(what, err)
+}
+
+func micros(t time.Time) int64 { return t.UnixMicro() }
+
+func fromMicros(n int64) time.Time { return time.UnixMicro(n).UTC() }
