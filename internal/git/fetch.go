@@ -1,0 +1,221 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// source is a parsed repository location.
+type source struct {
+	url   string // what git is given
+	local bool   // a directory of this machine
+	shown string // for messages, without credentials
+}
+
+// parseSource decides between a directory and a URL. Only file, http, https and ssh are
+// spoken; "transport::address" and anything like an option are refused.
+func parseSource(s string) (source, error) {
+	bad := func(what string) (source, error) {
+		return source{}, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("repository %q %s", RedactURL(s), what),
+			Fix: "give a directory or an https, ssh or file URL"}
+	}
+	switch {
+	case s == "":
+		return bad("is empty")
+	case strings.HasPrefix(s, "-"):
+		return bad("looks like an option")
+	case strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return bad("has control characters")
+	}
+	if p, ok := strings.CutPrefix(s, "file://"); ok {
+		s = p
+		if !filepath.IsAbs(s) {
+			return bad("is not an absolute file URL")
+		}
+	}
+	if scheme, _, ok := strings.Cut(s, "://"); ok {
+		switch scheme {
+		case "http", "https", "ssh":
+			return source{url: s, shown: RedactURL(s)}, nil
+		}
+		return bad("uses a transport that is not allowed")
+	}
+	abs, err := filepath.Abs(s)
+	if err != nil {
+		return source{}, err
+	}
+	if _, err := os.Stat(abs); err == nil || strings.HasPrefix(s, "/") || strings.HasPrefix(s, ".") {
+		return source{url: abs, local: true, shown: s}, nil
+	}
+	if strings.Contains(s, "::") {
+		return bad("uses a transport that is not allowed")
+	}
+	if host, path, ok := strings.Cut(s, ":"); ok && path != "" && !strings.Contains(host, "/") {
+		return source{url: s, shown: s}, nil // user@host:path
+	}
+	return source{url: abs, local: true, shown: s}, nil
+}
+
+// helper is the command line of git's other end on this machine. git clears its own settings
+// before it starts that end, so they are given again.
+func (g *Git) helper(name string, more ...string) string {
+	var b strings.Builder
+	b.WriteString(quote(g.bin))
+	for _, s := range append(settings(), more...) {
+		b.WriteString(" -c " + quote(s))
+	}
+	return b.String() + " " + name
+}
+
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// FetchCommit brings the commit that ref names in src, with its tree and without its history,
+// into our bare repository and returns its id. src is a directory (bare, work tree, dirty or
+// not: only commits are read) or a URL; ref is anything git resolves there, or for a URL a
+// branch, a tag or a full commit id. Classes: Invalid (src or ref unusable), NotFound (no
+// such commit), Transient (a URL that did not answer).
+func (g *Git) FetchCommit(ctx context.Context, gitdir, src, ref string) (string, error) {
+	if ref == "" {
+		ref = "HEAD"
+	}
+	if err := checkRev(ref); err != nil {
+		return "", err
+	}
+	s, err := parseSource(src)
+	if err != nil {
+		return "", err
+	}
+	resolve := g.resolveRemote
+	if s.local {
+		resolve = g.resolveLocal
+	}
+	id, err := resolve(ctx, s, ref)
+	if err != nil {
+		return "", err
+	}
+	pin := "refs/daybreak/base/" + id
+	if got, err := g.Resolve(ctx, gitdir, pin); err == nil && got == id {
+		return id, nil
+	}
+	args := []string{"--git-dir=" + gitdir, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head",
+		"--no-recurse-submodules", "--no-auto-maintenance", "--depth=1"}
+	if s.local {
+		args = append(args, "--upload-pack="+g.helper("upload-pack", "uploadpack.allowAnySHA1InWant=true"))
+	}
+	_, err = g.run(ctx, call{args: append(args, "--", s.url, "+"+id+":"+pin)})
+	if err != nil {
+		return "", remoteError(s, ref, err)
+	}
+	return g.Resolve(ctx, gitdir, pin)
+}
+
+func (g *Git) resolveLocal(ctx context.Context, s source, ref string) (string, error) {
+	fi, err := os.Stat(s.url)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "", &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("repository %s does not exist", s.shown)}
+	case err != nil:
+		return "", &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("repository %s cannot be read", s.shown), Err: err}
+	case !fi.IsDir():
+		return "", &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("repository %s is not a directory", s.shown)}
+	}
+	at := func(args ...string) ([]byte, error) {
+		// The ceiling keeps a plain directory inside some other repository from being taken for that one.
+		return g.run(ctx, call{dir: s.url, env: []string{"GIT_CEILING_DIRECTORIES=" + filepath.Dir(s.url)}, args: args, max: 1 << 20})
+	}
+	var f *failure
+	shallow, err := at("rev-parse", "--is-shallow-repository")
+	if errors.As(err, &f) {
+		return "", &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%s is not a readable git repository", s.shown), Err: errors.New(oneLine(f.stderr)),
+			Fix: "give the top directory of a work tree, a bare repository or a URL"}
+	}
+	if err != nil {
+		return "", err
+	}
+	out, err := at("rev-parse", "--verify", "--quiet", "--end-of-options", ref+"^{commit}")
+	if err == nil {
+		return strings.TrimSpace(string(out)), nil
+	}
+	if !errors.As(err, &f) {
+		return "", err
+	}
+	if ref == "HEAD" {
+		return "", &task.Error{Class: task.NotFound, Msg: fmt.Sprintf("%s has no commits", s.shown), Fix: "commit something, or name a branch with --base"}
+	}
+	e := &task.Error{Class: task.NotFound, Msg: fmt.Sprintf("no commit %q in %s", ref, s.shown), Fix: "give a branch, a tag or a commit id that it has"}
+	if strings.TrimSpace(string(shallow)) == "true" {
+		e.Fix = "the repository is a shallow clone: run `git fetch --unshallow` in it, or name a commit that it has"
+	}
+	return "", e
+}
+
+func (g *Git) resolveRemote(ctx context.Context, s source, ref string) (string, error) {
+	if IsID(ref) {
+		return ref, nil
+	}
+	patterns := []string{ref}
+	if ref != "HEAD" && !strings.HasPrefix(ref, "refs/") {
+		patterns = []string{"refs/heads/" + ref, "refs/tags/" + ref + "^{}", "refs/tags/" + ref}
+	}
+	out, err := g.run(ctx, call{args: append([]string{"ls-remote", "--quiet", "--", s.url}, patterns...), max: 16 << 20})
+	if err != nil {
+		return "", remoteError(s, ref, err)
+	}
+	refs := parseRefs(out)
+	for _, p := range patterns {
+		if id := refs[p]; id != "" {
+			return id, nil
+		}
+	}
+	if ref == "HEAD" {
+		return "", &task.Error{Class: task.NotFound, Msg: fmt.Sprintf("%s has no commits", s.shown)}
+	}
+	return "", &task.Error{Class: task.NotFound, Msg: fmt.Sprintf("no branch or tag %q in %s", ref, s.shown), Fix: "over a URL give a branch, a tag or a full commit id"}
+}
+
+// parseRefs reads the output of ls-remote.
+func parseRefs(out []byte) map[string]string {
+	refs := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		id, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if ok && IsID(id) {
+			refs[name] = id
+		}
+	}
+	return refs
+}
+
+// remoteError turns the other end's failure into one line with a class.
+func remoteError(s source, ref string, err error) error {
+	var f *failure
+	if !errors.As(err, &f) {
+		return err
+	}
+	e := &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("cannot read %s", s.shown), Err: errors.New(oneLine(f.stderr))}
+	has := func(parts ...string) bool {
+		for _, p := range parts {
+			if strings.Contains(f.stderr, p) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case has("not our ref", "couldn't find remote ref", "remote did not send all necessary objects", "missing object"):
+		e.Class, e.Msg, e.Err = task.NotFound, fmt.Sprintf("no commit %q in %s", ref, s.shown), nil
+		e.Fix = "give a commit that was pushed there"
+	case has("mismatched algorithms", "unsupported hash algorithm", "object-format"):
+		e.Fix = "repositories with SHA-256 object ids are not supported yet"
+	case has("Authentication failed", "could not read Username", "Permission denied", "returned error: 403"):
+		e.Class, e.Fix = task.Auth, "check the credentials for that repository"
+	case !s.local && has("Could not resolve", "Connection", "timed out", "returned error: 5", "early EOF", "unable to access", "hung up"):
+		e.Class = task.Transient
+	}
+	return e
+}
