@@ -118,10 +118,16 @@ func (r Report) ByID() map[string]Test {
 }
 
 // Counts is how many tests ended how.
-type Counts struct{ Passed, Failed, Skipped, NotRun int }
+type Counts struct {
+	Passed, Skipped, NotRun int
+	Failed                  int // with errors and timeouts
+	Errored                 int // those of Failed that are [task.Errored]
+	Flaky                   int // passed only when tried again by the runner
+}
 
-// Ran is the number of tests that came to an end of their own: passes and failures.
-func (c Counts) Ran() int { return c.Passed + c.Failed }
+// Ran is the number of tests that came to an end of their own. Files that did not load and
+// fixtures that broke are not among them.
+func (c Counts) Ran() int { return c.Passed + c.Failed - c.Errored + c.Flaky }
 
 // Counts counts. Errors and timeouts are failures; expected failures are skips.
 func (r Report) Counts() Counts {
@@ -134,6 +140,11 @@ func (r Report) Counts() Counts {
 			c.Skipped++
 		case task.Missing:
 			c.NotRun++
+		case task.Flaky:
+			c.Flaky++
+		case task.Errored:
+			c.Failed++
+			c.Errored++
 		default:
 			c.Failed++
 		}
