@@ -1,0 +1,151 @@
+package verify
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/task"
+	"github.com/daybreak-agent/daybreak/internal/verify/tamper"
+)
+
+// parts is a change divided for the phases.
+type parts struct {
+	tests  []git.Change // with fixtures and snapshots
+	source []git.Change // and everything that is no test and no configuration
+	config []git.Change // decides what runs and how, hooks included
+	hooks  []git.Change // of config and source: what is put back to the base's copy for row 15
+	tamper tamper.Result
+	old    map[string][]byte // base content of the changed paths; absent where new
+	files  []string          // regular files of the base, sorted
+}
+
+// split reads the base's side of the change and divides it. It never follows a link out of
+// the checkout.
+func (v *Verifier) split(job Job) (parts, error) {
+	root, err := os.OpenRoot(job.Snapshot.Tree)
+	if err != nil {
+		return parts{}, &task.Error{Class: task.Internal, Msg: "the base checkout cannot be opened", Err: err}
+	}
+	defer root.Close()
+	p := parts{old: map[string][]byte{}}
+	if p.files, err = files(root.FS()); err != nil {
+		return parts{}, &task.Error{Class: task.Internal, Msg: "the base checkout cannot be listed", Err: err}
+	}
+	classify := func(f string) tamper.Class { return tamper.Classify(f, v.Settings.TestGlobs) }
+	var diff []tamper.FileChange
+	for _, c := range job.Changes {
+		f := tamper.FileChange{Path: c.Path}
+		if st, err := root.Lstat(c.Path); err == nil && st.Mode().IsRegular() {
+			if f.Old, err = root.ReadFile(c.Path); err != nil {
+				return parts{}, &task.Error{Class: task.Internal, Msg: fmt.Sprintf("the base's %q cannot be read", c.Path), Err: err}
+			}
+			if f.Old == nil {
+				f.Old = []byte{}
+			}
+			f.OldMode = "100644"
+			if st.Mode()&0o111 != 0 {
+				f.OldMode = "100755"
+			}
+			p.old[c.Path] = f.Old
+		}
+		if !c.Deleted {
+			f.New, f.NewMode = c.Content, fmt.Sprintf("%06o", c.Mode)
+			if f.New == nil {
+				f.New = []byte{}
+			}
+		}
+		diff = append(diff, f)
+	}
+	p.tamper = tamper.Analyse(diff, classify)
+	hooked := map[string]bool{}
+	for _, f := range p.tamper.Findings {
+		hooked[f.Path] = hooked[f.Path] || f.SubKind.Reconfigured()
+	}
+	for _, c := range job.Changes {
+		class := classify(c.Path)
+		switch {
+		case (hooked[c.Path] || hookFile(c.Path)) && !holdsTests(c):
+			p.config, p.hooks = append(p.config, c), append(p.hooks, c)
+		case class.IsTests():
+			p.tests = append(p.tests, c)
+		case class == tamper.ClassConfig:
+			p.config = append(p.config, c)
+		default:
+			p.source = append(p.source, c)
+		}
+	}
+	return p, nil
+}
+
+// hookFile reports whether runners load the path by its name alone, whatever is in it.
+func hookFile(p string) bool {
+	base := path.Base(p)
+	for _, prefix := range []string{"jest.config.", "jest.setup.", "vitest.config.", "vitest.setup.", ".mocharc."} {
+		if strings.HasPrefix(base, prefix) {
+			return true
+		}
+	}
+	return slices.Contains([]string{"conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "sitecustomize.py", "usercustomize.py", ".taprc", "go.work"}, base)
+}
+
+var ownTests = regexp.MustCompile(`(?m)^func (?:Test[^a-z(]|Fuzz|Example)\w*\((?:\w+ \*testing\.[TF])?\)`)
+
+// holdsTests reports whether a Go test file has tests of its own beside a TestMain. Putting
+// the base's copy back would take the proof away with the hook, so such a file stays where it
+// is: what its tests did is read from their events.
+func holdsTests(c git.Change) bool {
+	return strings.HasSuffix(c.Path, "_test.go") && !c.Deleted && ownTests.Match(c.Content)
+}
+
+func paths(changes []git.Change) []string {
+	out := make([]string, len(changes))
+	for i, c := range changes {
+		out[i] = c.Path
+	}
+	slices.Sort(out)
+	return out
+}
+
+// overlay is the sorted list of regular files after the changes.
+func overlay(base []string, changes []git.Change) []string {
+	gone := map[string]bool{}
+	var added []string
+	for _, c := range changes {
+		gone[c.Path] = true
+		if !c.Deleted && c.Mode != 0o120000 {
+			added = append(added, c.Path)
+		}
+	}
+	out := slices.DeleteFunc(slices.Clone(base), func(f string) bool { return gone[f] })
+	out = append(out, added...)
+	slices.Sort(out)
+	return out
+}
+
+// planFor is the base's plan; where the base has no tests at all, the plan for base + tests.
+func (v *Verifier) planFor(job Job, p parts) (Plan, error) {
+	if len(job.Baseline.Plan.Suites) > 0 {
+		return job.Baseline.Plan, nil
+	}
+	root, err := os.OpenRoot(job.Snapshot.Tree)
+	if err != nil {
+		return Plan{}, &task.Error{Class: task.Internal, Msg: "the base checkout cannot be opened", Err: err}
+	}
+	defer root.Close()
+	added := map[string]string{}
+	for _, c := range p.tests {
+		added[c.Path] = string(c.Content)
+	}
+	fsys := root.FS()
+	return detectIn(overlay(p.files, p.tests), func(f string) string {
+		if text, ok := added[f]; ok {
+			return text
+		}
+		return readSome(fsys, f)
+	}, job.Baseline.Tools), nil
+}
