@@ -3,7 +3,8 @@
 // executes commands and edits files, and the client that the worker holds.
 //
 // Invariants: the client treats every byte from the guest as hostile (bounded frames, bounded
-// counts, unknown ids dropped, the connection closed on the first violation); paths are opened
+// counts, the connection closed on the first
+// violation, a reply nobody asked for included); paths are opened
 // component by component below the work tree and no link is followed out of it; files are
 // edited as bytes; a command's process tree dies with it.
 package guest
@@ -38,6 +39,7 @@ type ExecResult struct {
 	Lines    int64         `json:"lines"`
 	Log      string        `json:"log,omitempty"`      // path inside the sandbox of the whole output
 	Children int           `json:"children,omitempty"` // processes left behind that were killed
+	LogCut   bool          `json:"log_cut,omitempty"`  // the log is full: its end is missing
 }
 
 // ReadRequest reads text lines for the model.
@@ -88,15 +90,20 @@ type EditRequest struct {
 // Nearest or Matches, says why.
 type EditResult struct {
 	OK         bool     `json:"ok"`
-	Problem    string   `json:"problem,omitempty"`    // "no_match", "many_matches", "not_read", "changed", "lfs_pointer", "binary", "outside", "missing", "same", "directory", "link"
+	Problem    string   `json:"problem,omitempty"`    // "no_match", "many_matches", "not_read", "changed", "lfs_pointer", "binary", "outside", "missing", "same", "directory", "link", "submodule", "not_directory", "other", "too_large", "empty_old"
 	Matches    []int    `json:"matches,omitempty"`    // line numbers
 	Nearest    []string `json:"nearest,omitempty"`    // numbered lines around the best candidate
 	Whitespace bool     `json:"whitespace,omitempty"` // matched only after ignoring leading white space
 	Replaced   int      `json:"replaced,omitempty"`
-	Line       int      `json:"line,omitempty"`   // of the first change
-	After      []string `json:"after,omitempty"`  // numbered lines around the change, as they are now
-	SHA256     string   `json:"sha256,omitempty"` // of the file now
-	Syntax     []string `json:"syntax,omitempty"` // syntax errors that the edit added
+	Line       int      `json:"line,omitempty"`      // of the first change
+	After      []string `json:"after,omitempty"`     // numbered lines around the change, as they are now
+	SHA256     string   `json:"sha256,omitempty"`    // of the file now
+	Syntax     []string `json:"syntax,omitempty"`    // syntax errors that the edit added
+	Unescaped  bool     `json:"unescaped,omitempty"` // matched after \xNN was read as that byte
+	Created    bool     `json:"created,omitempty"`   // Write: there was no such file
+	KeptCRLF   bool     `json:"kept_crlf,omitempty"` // Write: line ends were made the old file's
+	KeptBOM    bool     `json:"kept_bom,omitempty"`  // Write: the old file's byte-order mark was kept
+	Target     string   `json:"target,omitempty"`    // of the link in the way
 }
 
 // WriteRequest creates or replaces a whole file.
@@ -142,4 +149,31 @@ type Match struct {
 	Line    int    `json:"line"`
 	Text    string `json:"text"` // cut to 400 bytes, escaped like ReadResult.Lines
 	Context bool   `json:"context,omitempty"`
+}
+
+// Limits of the guest. The tools' descriptions are written from them.
+const (
+	DefaultKeep   = 15_000   // bytes of output kept from the start, and from the end
+	MaxKeep       = 1 << 20  // the most a request may ask for
+	DefaultMaxLog = 64 << 20 // bytes of a command's log
+	MaxBackground = 16       // background commands at once
+	MaxWrite      = 64 << 20 // bytes of a written file
+	DefaultLines  = 2_000    // lines of a read
+	MaxReadBytes  = 60_000   // bytes of a read, in the form the model sees
+	MaxLineBytes  = 2_000    // of one line of a read, the rest is cut with a note
+	MaxMatchBytes = 400      // of one line of a search
+	MaxFiles      = 5_000    // files a search counts
+	MaxMatches    = 200      // matches a search returns unless asked for fewer
+)
+
+// procRequest names a command; For is used by Wait.
+type procRequest struct {
+	Proc int           `json:"proc"`
+	For  time.Duration `json:"for,omitempty"`
+}
+
+// fetchRequest asks for a file's bytes.
+type fetchRequest struct {
+	Path string `json:"path"`
+	Max  int64  `json:"max"`
 }

@@ -1,0 +1,335 @@
+package guest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	searchTimeout  = 60 * time.Second
+	maxNarrow      = 100     // files whose matches are read; more are only counted
+	maxCollected   = 1_000   // matches handed to the ranking
+	maxRGLine      = 1 << 20 // of rg's JSON
+	maxCountBytes  = 8 << 20 // of rg's counts
+	maxContext     = 10
+	maxSearchPaths = 100
+)
+
+// search answers a SearchRequest with two runs of ripgrep: one that counts, and, when the
+// files are few, one that reads their matches. Both orders are fixed.
+func (s *server) search(ctx context.Context, r SearchRequest) (SearchResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
+	defer cancel()
+	paths, problem := s.searchPaths(r.Paths)
+	if problem != "" {
+		return SearchResult{Error: problem}, nil
+	}
+	if r.Files {
+		return s.listFiles(ctx, r, paths)
+	}
+	if r.Pattern == "" {
+		return SearchResult{Error: "the pattern is empty"}, nil
+	}
+	base := rgArgs(r)
+	var res SearchResult
+	args := append(slices.Clone(base), "--count", "--null", "--with-filename", "-e", r.Pattern, "--")
+	out, err := s.rg(ctx, append(args, paths...), func(in io.Reader) error {
+		var err error
+		res.Files, err = parseCounts(in)
+		return err
+	})
+	if err != nil {
+		return SearchResult{}, err
+	}
+	if out != "" {
+		return SearchResult{Error: out}, nil
+	}
+	slices.SortFunc(res.Files, func(a, b FileCount) int { return strings.Compare(a.Path, b.Path) })
+	if len(res.Files) >= MaxFiles || ctx.Err() != nil {
+		res.Files, res.Truncated = res.Files[:min(len(res.Files), MaxFiles)], true
+	}
+	if len(res.Files) == 0 || len(res.Files) > maxNarrow {
+		return res, nil
+	}
+	limit := r.Max
+	if limit <= 0 || limit > maxCollected {
+		limit = MaxMatches
+	}
+	total := 0
+	for _, f := range res.Files {
+		total += f.Count
+	}
+	args = append(slices.Clone(base), "--json", "--sort", "path", "--context", strconv.Itoa(min(max(r.Context, 0), maxContext)))
+	if total > limit {
+		// A share for each file, so that the first one does not use up the whole answer.
+		res.Truncated = true
+		args = append(args, "--max-count", strconv.Itoa(max(limit/len(res.Files), 1)))
+	}
+	args = append(args, "-e", r.Pattern, "--")
+	for _, f := range res.Files {
+		args = append(args, "./"+f.Path)
+	}
+	out, err = s.rg(ctx, args, func(in io.Reader) error {
+		var err error
+		res.Matches, err = parseMatches(in, limit)
+		return err
+	})
+	if err != nil {
+		return SearchResult{}, err
+	}
+	if out != "" {
+		res.Error = out
+	}
+	for i := range res.Files {
+		res.Files[i].Path = Escape([]byte(res.Files[i].Path), false)
+	}
+	return res, nil
+}
+
+func rgArgs(r SearchRequest) []string {
+	args := []string{"--no-config", "--hidden", "--glob", "!.git", "--color", "never", "--max-filesize", "16M"}
+	if r.Literal {
+		args = append(args, "--fixed-strings")
+	}
+	switch r.Case {
+	case "sensitive":
+		args = append(args, "--case-sensitive")
+	case "insensitive":
+		args = append(args, "--ignore-case")
+	default:
+		args = append(args, "--smart-case")
+	}
+	for _, g := range r.Globs {
+		args = append(args, "--glob", g)
+	}
+	return args
+}
+
+// searchPaths checks that each path lies in the tree, links included: rg follows a link that
+// is named on its command line.
+func (s *server) searchPaths(in []string) (paths []string, problem string) {
+	if len(in) > maxSearchPaths {
+		return nil, fmt.Sprintf("more than %d paths", maxSearchPaths)
+	}
+	for _, p := range in {
+		rel, ok := s.tree.rel(p)
+		if !ok || strings.ContainsRune(p, 0) {
+			return nil, fmt.Sprintf("%s is outside the work tree; search it with run and rg", Escape([]byte(p), false))
+		}
+		if _, err := s.tree.root.Stat(rel); err != nil {
+			if link, _ := s.tree.linkOn(p); link != "" {
+				return nil, fmt.Sprintf("%s is a link that leaves the work tree or leads nowhere", Escape([]byte(link), false))
+			}
+			return nil, oneLine(plainPathError(p, err).Error())
+		}
+		paths = append(paths, "./"+rel)
+	}
+	if len(paths) == 0 {
+		paths = []string{"./"}
+	}
+	return paths, ""
+}
+
+func (s *server) listFiles(ctx context.Context, r SearchRequest, paths []string) (SearchResult, error) {
+	args := []string{"--no-config", "--hidden", "--glob", "!.git", "--color", "never", "--files", "--null"}
+	for _, g := range r.Globs {
+		args = append(args, "--glob", g)
+	}
+	var res SearchResult
+	out, err := s.rg(ctx, append(append(args, "--"), paths...), func(in io.Reader) error {
+		b := bufio.NewReaderSize(in, 64<<10)
+		for len(res.Files) < MaxFiles {
+			name, err := b.ReadSlice(0)
+			if err != nil {
+				return ignoreEOF(err)
+			}
+			res.Files = append(res.Files, FileCount{Path: Escape([]byte(path.Clean(string(name[:len(name)-1]))), false)})
+		}
+		res.Truncated = true
+		return nil
+	})
+	if err != nil {
+		return SearchResult{}, err
+	}
+	slices.SortFunc(res.Files, func(a, b FileCount) int { return strings.Compare(a.Path, b.Path) })
+	res.Error = out
+	res.Truncated = res.Truncated || ctx.Err() != nil
+	return res, nil
+}
+
+// rg runs ripgrep and hands its output to parse, which may stop early: rg is then killed. The
+// text it returns is rg's complaint about the request.
+func (s *server) rg(ctx context.Context, args []string, parse func(io.Reader) error) (complaint string, err error) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return "", fmt.Errorf("make a pipe: %w", err)
+	}
+	defer read.Close()
+	c, res, err := s.procs.startPiped(append([]string{"rg"}, args...), write)
+	write.Close()
+	if err != nil {
+		return "", err
+	}
+	if c == nil {
+		return "", errors.New("ripgrep cannot run in the sandbox: " + res.Error)
+	}
+	stop := context.AfterFunc(ctx, func() { s.procs.killTree(c) })
+	defer stop()
+	err = parse(read)
+	// Closing ends an rg whose answer is not wanted to its end; a finished one keeps its code.
+	read.Close()
+	<-c.done
+	if err != nil {
+		return "", fmt.Errorf("read ripgrep's answer: %w", err)
+	}
+	if c.res.ExitCode == 2 && ctx.Err() == nil {
+		return rgComplaint(c.res.Head), nil
+	}
+	return "", nil
+}
+
+// rgComplaint is what rg says about a bad pattern or glob. That a file could not be read is
+// no reason to fail a search.
+func rgComplaint(b []byte) string {
+	text := strings.TrimSpace(string(b))
+	if strings.Contains(text, "os error") || text == "" {
+		return ""
+	}
+	return Escape([]byte(text), true)
+}
+
+// parseCounts reads "path NUL count LF" pairs.
+func parseCounts(in io.Reader) ([]FileCount, error) {
+	b := bufio.NewReaderSize(io.LimitReader(in, maxCountBytes), 64<<10)
+	var out []FileCount
+	for len(out) < MaxFiles {
+		name, err := b.ReadSlice(0)
+		if err != nil {
+			return out, ignoreEOF(err)
+		}
+		p := path.Clean(string(name[:len(name)-1]))
+		count, err := b.ReadSlice('\n')
+		if err != nil {
+			return out, ignoreEOF(err)
+		}
+		n, err := strconv.Atoi(string(bytes.TrimSpace(count)))
+		if err != nil || n < 0 {
+			return out, fmt.Errorf("a count that is none: %.20q", count)
+		}
+		out = append(out, FileCount{Path: p, Count: n})
+	}
+	return out, nil
+}
+
+func ignoreEOF(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, fs.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// rgText is text or, when it is not UTF-8, its bytes.
+type rgText struct {
+	Text  *string `json:"text"`
+	Bytes string  `json:"bytes"`
+}
+
+func (t rgText) raw() []byte {
+	if t.Text != nil {
+		return []byte(*t.Text)
+	}
+	b, err := base64.StdEncoding.DecodeString(t.Bytes)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+type rgMessage struct {
+	Type string `json:"type"`
+	Data struct {
+		Path  rgText `json:"path"`
+		Lines rgText `json:"lines"`
+		Line  int    `json:"line_number"`
+	} `json:"data"`
+}
+
+// parseMatches reads rg's JSON lines until limit matches were seen; context lines count
+// against a limit of their own. A line too long to decode is skipped.
+func parseMatches(in io.Reader, limit int) ([]Match, error) {
+	b := bufio.NewReaderSize(in, 64<<10)
+	var out []Match
+	var line []byte
+	matches := 0
+	for {
+		var long bool
+		var err error
+		line, long, err = readLine(b, line[:0], maxRGLine)
+		if err != nil || len(line) == 0 {
+			return out, ignoreEOF(err)
+		}
+		if long {
+			continue
+		}
+		var m rgMessage
+		if err := json.Unmarshal(line, &m); err != nil {
+			return out, fmt.Errorf("not JSON: %.40q", line)
+		}
+		if m.Type != "match" && m.Type != "context" {
+			continue
+		}
+		text := splitLines(m.Data.Lines.raw())
+		if len(text) == 0 {
+			text = [][]byte{nil}
+		}
+		if m.Type == "match" {
+			if matches++; matches > limit {
+				return out, nil
+			}
+		} else if len(out) > limit*(1+2*maxContext) {
+			return out, nil
+		}
+		out = append(out, Match{
+			Path:    Escape([]byte(filepath.Clean(string(m.Data.Path.raw()))), false),
+			Line:    m.Data.Line,
+			Text:    cutLine(text[0], len(text[0]), MaxMatchBytes),
+			Context: m.Type == "context",
+		})
+	}
+}
+
+// readLine reads one line of at most limit bytes into buf; the rest of a longer one is read
+// and dropped.
+func readLine(b *bufio.Reader, buf []byte, limit int) (line []byte, long bool, err error) {
+	for {
+		part, err := b.ReadSlice('\n')
+		if len(buf)+len(part) > limit {
+			long = true
+		} else {
+			buf = append(buf, part...)
+		}
+		switch {
+		case err == nil:
+			if len(buf) == 0 {
+				buf = append(buf, '\n')
+			}
+			return buf, long, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, false, err
+		}
+	}
+}
