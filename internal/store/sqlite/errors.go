@@ -49,6 +49,12 @@ func (s *Store) damaged(err error) error {
 		Fix: "restore it from a backup, or move it away to start with an empty one"}
 }
 
+// busy reports whether err is another process's lock.
+func busy(err error) bool {
+	var e *sqlitedriver.Error
+	return errors.As(err, &e) && (e.Code()&0xff == sqlite3.SQLITE_BUSY || e.Code()&0xff == sqlite3.SQLITE_LOCKED)
+}
+
 // constraint reports whether err is a violated uniqueness or reference rule.
 func constraint(err error) bool {
 	var e *sqlitedriver.Error

@@ -12,8 +12,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
+	"math/rand/v2"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -50,6 +52,7 @@ type Store struct {
 	readDB  *sql.DB
 	w       writeStatements
 	r       readStatements
+	closers []io.Closer // of the statements
 }
 
 var _ store.Store = (*Store)(nil)
@@ -103,7 +106,7 @@ func touch(path string) error {
 
 func (s *Store) open(ctx context.Context) error {
 	var err error
-	if s.writeDB, err = connect(s.path, "journal_mode(WAL)", "synchronous(FULL)"); err != nil {
+	if s.writeDB, err = connect(s.path, "journal_mode(WAL)", "synchronous(FULL)", "recursive_triggers(1)"); err != nil {
 		return err
 	}
 	s.writeDB.SetMaxOpenConns(1)
@@ -113,15 +116,23 @@ func (s *Store) open(ctx context.Context) error {
 	if s.writer, err = s.writeDB.Conn(ctx); err != nil {
 		return err
 	}
+	// begin does the waiting; inside a transaction there is nothing left to wait for.
+	if _, err := s.writer.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil {
+		return err
+	}
 	if s.readDB, err = connect(s.path, "query_only(1)"); err != nil {
 		return err
 	}
 	s.readDB.SetMaxOpenConns(readers)
 	s.readDB.SetMaxIdleConns(readers)
-	if err := s.w.prepare(ctx, s.writer); err != nil {
+	ws, err := s.w.prepare(ctx, s.writer)
+	s.closers = append(s.closers, ws...)
+	if err != nil {
 		return err
 	}
-	return s.r.prepare(ctx, s.readDB)
+	rs, err := s.r.prepare(ctx, s.readDB)
+	s.closers = append(s.closers, rs...)
+	return err
 }
 
 func connect(path string, pragmas ...string) (*sql.DB, error) {
@@ -145,6 +156,9 @@ func (s *Store) Close() error {
 
 func (s *Store) closeAll() error {
 	var errs []error
+	for _, c := range s.closers {
+		errs = append(errs, c.Close())
+	}
 	if s.readDB != nil {
 		errs = append(errs, s.readDB.Close())
 	}
@@ -190,13 +204,10 @@ func (s *Store) write(ctx context.Context, what string, do func(ctx context.Cont
 	case <-ctx.Done():
 		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+	if err := s.begin(ctx, what); err != nil {
+		return err
 	}
 	ctx = context.WithoutCancel(ctx)
-	if _, err := s.w.begin.ExecContext(ctx); err != nil {
-		return s.explain(what, err)
-	}
 	err := do(ctx)
 	if err == nil {
 		_, err = s.w.commit.ExecContext(ctx)
@@ -209,6 +220,24 @@ func (s *Store) write(ctx context.Context, what string, do func(ctx context.Cont
 		s.log.Debug("rollback", "after", err, "error", rerr)
 	}
 	return s.explain(what, err)
+}
+
+// begin waits for the file's write lock. It asks again every few milliseconds: SQLite's own
+// waiting backs off to 100 ms and starves beside a process that writes all the time.
+func (s *Store) begin(ctx context.Context, what string) error {
+	for deadline := time.Now().Add(busyTimeout); ; {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+		}
+		_, err := s.w.begin.ExecContext(context.WithoutCancel(ctx))
+		if err == nil || !busy(err) || !time.Now().Before(deadline) {
+			return s.explain(what, err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Millisecond/4 + rand.N(2*time.Millisecond)):
+		}
+	}
 }
 
 func micros(t time.Time) int64 { return t.UnixMicro() }

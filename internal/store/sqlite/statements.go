@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"io"
 )
 
 const taskColumns = `id, key, state, repo, title, created, updated, last_seq, epoch, owner, until`
@@ -31,17 +32,19 @@ type statement struct {
 	query string
 }
 
-func prepareAll(ctx context.Context, p preparer, all []statement) error {
+// prepareAll prepares every statement and returns what closes them: SQLite folds the WAL
+// back into the file only when a connection closes with none left.
+func prepareAll(ctx context.Context, p preparer, all []statement) (closers []io.Closer, err error) {
 	for _, st := range all {
-		var err error
 		if *st.to, err = p.PrepareContext(ctx, st.query); err != nil {
-			return err
+			return closers, err
 		}
+		closers = append(closers, *st.to)
 	}
-	return nil
+	return closers, nil
 }
 
-func (w *writeStatements) prepare(ctx context.Context, p preparer) error {
+func (w *writeStatements) prepare(ctx context.Context, p preparer) ([]io.Closer, error) {
 	return prepareAll(ctx, p, []statement{
 		{&w.begin, `BEGIN IMMEDIATE`},
 		{&w.commit, `COMMIT`},
@@ -59,7 +62,7 @@ func (w *writeStatements) prepare(ctx context.Context, p preparer) error {
 	})
 }
 
-func (r *readStatements) prepare(ctx context.Context, p preparer) error {
+func (r *readStatements) prepare(ctx context.Context, p preparer) ([]io.Closer, error) {
 	return prepareAll(ctx, p, []statement{
 		{&r.task, `SELECT ` + taskColumns + ` FROM tasks WHERE id = ?`},
 		{&r.events, `SELECT ` + eventColumns + ` FROM events WHERE task = ? AND seq > ? ORDER BY seq LIMIT ?`},
