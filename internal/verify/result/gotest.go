@@ -202,7 +202,7 @@ var (
 	goStack    = regexp.MustCompile(`^goroutine \d+ .*\[`)
 	goRunning  = regexp.MustCompile(`(?m)^\t\t(\S+) \([^)]*\)$`)
 	goTestName = regexp.MustCompile(`\.((?:Test|Fuzz|Example|Benchmark)\w*)(?:[.(\[ ]|$)`)
-	goLogLine  = regexp.MustCompile(`^\s+([\w.\-/]+\.go):(\d+): (.*)$`)
+	goLogLine  = regexp.MustCompile(`^.*?\s{4}([\w.\-/]+\.go):(\d+): (.*)$`)
 	goPosition = regexp.MustCompile(`^\t(\S+\.go):(\d+)( \+0x[0-9a-f]+)?$`)
 )
 

@@ -100,15 +100,12 @@ func ParseJest(r io.Reader, o Options) Report {
 	rep := Report{Outcome: Complete}
 	interrupted, seen := false, false
 	total := -1
-	suites := 0
 	err := walkJSON(m, map[string]func(*json.Decoder) error{
-		"wasInterrupted":     func(d *json.Decoder) error { return d.Decode(&interrupted) },
-		"numTotalTests":      func(d *json.Decoder) error { return d.Decode(&total) },
-		"numTotalTestSuites": func(d *json.Decoder) error { var n json.RawMessage; return d.Decode(&n) },
+		"wasInterrupted": func(d *json.Decoder) error { return d.Decode(&interrupted) },
+		"numTotalTests":  func(d *json.Decoder) error { return d.Decode(&total) },
 		"testResults": func(d *json.Decoder) error {
 			seen = true
 			return each(func(s jestSuite) error {
-				suites++
 				rep.jestSuite(s, o)
 				if len(rep.Tests) > o.MaxTests {
 					return errors.New("too many tests: the rest was left out")
@@ -180,6 +177,9 @@ func (rep *Report) jestSuite(s jestSuite, o Options) {
 		return
 	}
 	msg := plain(s.Message)
+	if o.Root != "" {
+		msg = strings.ReplaceAll(msg, strings.TrimSuffix(o.Root, "/")+"/", "")
+	}
 	if len(s.AssertionResults) > 0 {
 		rep.FailedSuites = appendNew(rep.FailedSuites, file)
 		rep.problem("%s: the suite failed although none of its tests did: %s", file, msg)
