@@ -1,7 +1,6 @@
 package event
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 )
@@ -182,7 +181,7 @@ func Decode(e Event) (Payload, error) {
 	if p == nil || e.Version > Current {
 		return Unknown{Kind: e.Kind, Raw: e.Payload}, nil
 	}
-	if err := json.NewDecoder(bytes.NewReader(e.Payload)).Decode(p); err != nil {
+	if err := json.Unmarshal(e.Payload, p); err != nil {
 		return nil, fmt.Errorf("event %d of %s (%s): %w", e.Seq, e.Task, e.Kind, err)
 	}
 	return p, nil

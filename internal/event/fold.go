@@ -34,6 +34,10 @@ type Summary struct {
 	Submitted    *Submitted
 	Exported     *Exported
 	Verification *VerificationFinished
+	VerifiedAt   time.Time // of the newest verification
+	VerifiedSeq  int64
+	VerifiedHash string
+	AgentSandbox *SandboxStarted // the newest sandbox that the agent had
 	Declined     *Declined
 	Stop         *StopRequested
 	PullRequest  *PullRequestOpened
@@ -92,6 +96,9 @@ func (s *Summary) Apply(e Event) error {
 	s.State = state
 	s.LastSeq, s.LastHash, s.Epoch, s.UpdatedAt = e.Seq, e.Hash, e.Epoch, e.Time
 	s.take(e.Seq, p)
+	if _, ok := p.(*VerificationFinished); ok {
+		s.VerifiedAt, s.VerifiedSeq, s.VerifiedHash = e.Time, e.Seq, e.Hash
+	}
 	return nil
 }
 

@@ -258,7 +258,7 @@ type Declined struct {
 type EffectIntended struct {
 	Key  string          `json:"key"` // unique in the task
 	Kind string          `json:"kind"`
-	Args json.RawMessage `json:"args"`
+	Args json.RawMessage `json:"args,omitempty"`
 }
 
 // EffectDone is written after it, also when a later run finds it already done.
