@@ -1,0 +1,54 @@
+// Command daybreak-guest is the helper inside a sandbox. "serve" answers the worker on
+// standard input and output until the input ends; "export" writes the change of a work tree.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybreak-agent/daybreak/internal/guest"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "daybreak-guest:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	// Not dumpable: no other process of the sandbox may read its memory or open its descriptors.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return err
+	}
+	verb := ""
+	if len(args) > 0 {
+		verb, args = args[0], args[1:]
+	}
+	flags := flag.NewFlagSet(verb, flag.ContinueOnError)
+	switch verb {
+	case "serve":
+		root := flags.String("root", "/workspace", "work tree")
+		logs := flags.String("logs", "/tmp/.daybreak", "directory of command output")
+		if err := flags.Parse(args); err != nil {
+			return err
+		}
+		return guest.Serve(context.Background(), os.Stdin, os.Stdout, guest.ServerOptions{Root: *root, LogDir: *logs})
+	case "export":
+		var o guest.ExportOptions
+		flags.StringVar(&o.Lower, "lower", "", "base tree")
+		flags.StringVar(&o.Upper, "upper", "", "changed part")
+		flags.StringVar(&o.Merged, "merged", "", "work tree")
+		flags.IntVar(&o.Files, "files", 0, "cap on paths")
+		flags.Int64Var(&o.Bytes, "bytes", 0, "cap on content")
+		if err := flags.Parse(args); err != nil {
+			return err
+		}
+		return guest.ExportServe(os.Stdout, o)
+	}
+	return fmt.Errorf("unknown verb %q; use serve or export", verb)
+}

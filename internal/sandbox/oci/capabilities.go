@@ -1,0 +1,154 @@
+package oci
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go/features"
+	"golang.org/x/sys/unix"
+
+	"github.com/daybreak-agent/daybreak/internal/sandbox"
+)
+
+// runtimeFeatures is what the OCI runtime says it can do.
+type runtimeFeatures struct{ features.Features }
+
+// features asks the runtime.
+func (r *Runtime) features(ctx context.Context) (runtimeFeatures, error) {
+	var f runtimeFeatures
+	if st, err := os.Stat(r.cfg.Runtime); err != nil {
+		return f, fmt.Errorf("OCI runtime: %w", err)
+	} else if !st.Mode().IsRegular() {
+		return f, fmt.Errorf("OCI runtime %s is not a file", r.cfg.Runtime)
+	}
+	cmd := exec.CommandContext(ctx, r.cfg.Runtime, "features")
+	cmd.Env = []string{}
+	out, err := cmd.Output()
+	if err != nil {
+		return f, fmt.Errorf("%s features: %w", r.cfg.Runtime, err)
+	}
+	return f, json.Unmarshal(out, &f)
+}
+
+func (f runtimeFeatures) version() string {
+	if v := f.Annotations["org.opencontainers.runc.version"]; v != "" {
+		return v
+	}
+	return "of unknown version"
+}
+
+// missing lists what the adapter needs and the runtime was built without.
+func (f runtimeFeatures) missing() []string {
+	var out []string
+	l := f.Linux
+	if l == nil {
+		return []string{"the OCI runtime knows no Linux containers"}
+	}
+	if l.Seccomp == nil || l.Seccomp.Enabled == nil || !*l.Seccomp.Enabled {
+		out = append(out, "the OCI runtime is built without seccomp: build it with -tags seccomp and libseccomp")
+	}
+	if l.Cgroup == nil || l.Cgroup.V1 == nil || !*l.Cgroup.V1 || l.Cgroup.V2 == nil || !*l.Cgroup.V2 {
+		out = append(out, "the OCI runtime cannot manage cgroup v1 and v2: use runc 1.2 or newer")
+	}
+	for _, ns := range []string{"user", "mount", "pid", "network", "ipc", "uts", "cgroup"} {
+		if !slices.Contains(l.Namespaces, ns) {
+			out = append(out, "the OCI runtime has no "+ns+" namespace: use runc 1.2 or newer")
+		}
+	}
+	return out
+}
+
+// Capabilities implements [sandbox.Runtime].
+func (r *Runtime) Capabilities(ctx context.Context) sandbox.Capabilities {
+	c := sandbox.Capabilities{Runtime: filepath.Base(r.cfg.Runtime), Isolation: "namespaces", Cgroup: r.groups.mode}
+	miss := func(format string, args ...any) { c.Missing = append(c.Missing, fmt.Sprintf(format, args...)) }
+	if f, err := r.features(ctx); err != nil {
+		miss("no usable OCI runtime (%v): run make setup, or set the path of runc 1.2 or newer", err)
+	} else {
+		c.Runtime += " " + f.version()
+		c.Missing = append(c.Missing, f.missing()...)
+	}
+	if _, err := os.Stat(r.cfg.Guest); err != nil {
+		miss("no guest binary (%v): build cmd/daybreak-guest with CGO_ENABLED=0", err)
+	}
+	if os.Geteuid() != 0 {
+		miss("not root: this adapter has no rootless mode, start the worker as root")
+	} else if !hasCap(unix.CAP_SYS_ADMIN) {
+		miss("no CAP_SYS_ADMIN: start the worker with it, it mounts the sandboxes' file systems")
+	}
+	if m := r.groups.missing(); len(m) > 0 {
+		miss("cgroup %s lacks %s: mount the controllers, or boot with systemd.unified_cgroup_hierarchy=1", r.groups.mode, strings.Join(m, ", "))
+	}
+	if b, err := os.ReadFile("/proc/sys/user/max_user_namespaces"); err != nil {
+		miss("no user namespaces: use a kernel with CONFIG_USER_NS")
+	} else if n, _ := strconv.Atoi(strings.TrimSpace(string(b))); n == 0 {
+		miss("user namespaces are off: sysctl user.max_user_namespaces=10000")
+	}
+	if b, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(b), "\toverlay\n") {
+		miss("no overlayfs: modprobe overlay")
+	}
+	if major, minor, release := kernel(); major < 5 || major == 5 && minor < 19 {
+		miss("kernel %s: idmapped overlay layers need 5.19 or newer", release)
+	} else {
+		c.Notes = append(c.Notes, "kernel "+release)
+	}
+	if err := r.probeIdmap(); err != nil && os.Geteuid() == 0 {
+		miss("no idmapped mounts below %s (%v): %s", r.cfg.Dir, err, overlayFix)
+	}
+	if !r.groups.swapAccounting() {
+		c.Notes = append(c.Notes, "no swap accounting: the memory limit does not count swap; boot with swapaccount=1")
+	}
+	if b, err := os.ReadFile("/proc/sys/vm/swappiness"); err == nil {
+		c.Notes = append(c.Notes, "vm.swappiness "+strings.TrimSpace(string(b)))
+	}
+	if b, err := os.ReadFile("/sys/devices/system/cpu/smt/active"); err == nil && strings.TrimSpace(string(b)) == "1" {
+		c.Notes = append(c.Notes, "SMT is on: sandboxes share cores with others")
+	}
+	return c
+}
+
+// probeIdmap tries an idmapped clone of the state directory without placing it anywhere.
+func (r *Runtime) probeIdmap() error {
+	ns, err := idmap(0, 0, int(r.cfg.IDBase), int(r.cfg.IDBase))
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	fd, err := unix.OpenTree(unix.AT_FDCWD, r.cfg.Dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{
+		Attr_set: unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_RDONLY, Userns_fd: uint64(ns.Fd()),
+	})
+}
+
+func hasCap(c int) bool {
+	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&hdr, &data[0]); err != nil {
+		return false
+	}
+	return data[c/32].Effective&(1<<(c%32)) != 0
+}
+
+// kernel returns the running kernel's version.
+func kernel() (major, minor int, release string) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return 0, 0, "unknown"
+	}
+	release = unix.ByteSliceToString(u.Release[:])
+	if n, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil || n != 2 {
+		return 0, 0, release
+	}
+	return major, minor, release
+}

@@ -1,0 +1,149 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/guest"
+	"github.com/daybreak-agent/daybreak/internal/sandbox"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+const exportTime = 2 * time.Minute
+
+// Export implements [sandbox.Sandbox]. A change over the limits is an error of class
+// [task.Invalid].
+func (s *box) Export(ctx context.Context, limits sandbox.ExportLimits) (sandbox.Manifest, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.destroyed {
+		return sandbox.Manifest{}, &task.Error{Class: task.NotFound, Msg: "sandbox " + s.rec.ID + " is destroyed"}
+	}
+	if _, err := os.Stat(s.path(dirWork, "u")); err != nil {
+		return sandbox.Manifest{}, &task.Error{Class: task.NotFound, Msg: "the files of sandbox " + s.rec.ID + " are lost", Err: err}
+	}
+	if err := s.r.prepare(ctx); err != nil {
+		return sandbox.Manifest{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, exportTime)
+	defer cancel()
+	if len(s.group().pids()) > 0 {
+		if err := s.group().freeze(ctx, true); err != nil {
+			return sandbox.Manifest{}, fmt.Errorf("freeze sandbox %s: %w", s.rec.ID, err)
+		}
+		defer func() {
+			thaw, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
+			defer cancel()
+			if err := s.group().freeze(thaw, false); err != nil {
+				s.r.cfg.Logger.Error("thaw sandbox", "id", s.rec.ID, "error", err)
+			}
+		}()
+	}
+	x, err := s.readOut(ctx, limits)
+	var limit *guest.ExportLimitError
+	if errors.As(err, &limit) {
+		return sandbox.Manifest{}, &task.Error{Class: task.Invalid, Msg: "the change is too large to export", Fix: "make a smaller change or raise the limit", Err: err}
+	}
+	if err != nil {
+		return sandbox.Manifest{}, err
+	}
+	m := sandbox.Manifest{Skipped: x.Skipped}
+	for _, e := range x.Entries {
+		m.Entries = append(m.Entries, sandbox.Entry(e))
+	}
+	return m, nil
+}
+
+// readOut runs the exporter and decodes what it says.
+func (s *box) readOut(ctx context.Context, limits sandbox.ExportLimits) (x guest.Export, err error) {
+	if err := s.clearExporter(ctx); err != nil { // of an export that a dead worker left
+		return x, err
+	}
+	defer func() {
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+		defer cancel()
+		err = errors.Join(err, s.clearExporter(clean))
+	}()
+	if err := s.exportRoot(limits); err != nil {
+		return x, err
+	}
+	stream, stderr, err := s.r.start(ctx, s.rec.ID+"-x", s.path(dirX+"-bundle"))
+	if err != nil {
+		return x, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = stream.Close() })
+	defer stop()
+	defer stream.Close()
+	x, err = guest.DecodeExport(stream, limits.Files, limits.Bytes)
+	if ctx.Err() != nil {
+		return x, ctx.Err()
+	}
+	var limit *guest.ExportLimitError
+	if err != nil && !errors.As(err, &limit) {
+		err = fmt.Errorf("export sandbox %s: %w%s", s.rec.ID, err, stderr.suffix())
+	}
+	return x, err
+}
+
+// exportRoot builds the exporter's root: its binary and the three trees, all read-only.
+func (s *box) exportRoot(limits sandbox.ExportLimits) error {
+	root := s.path(dirX)
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return refused("export", "", err)
+	}
+	if err := mountTmpfs(root, 1<<20, 256, "755"); err != nil {
+		return refused("export", "", err)
+	}
+	for _, d := range []string{"proc", "dev", "export/lower", "export/upper", "export/merged", ".daybreak"} {
+		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
+			return refused("export", "", err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, guestPath), nil, 0o644); err != nil {
+		return refused("export", "", err)
+	}
+	for _, b := range []struct{ src, dst string }{
+		{s.r.guest, guestPath},
+		{s.path(dirLower), "export/lower"},
+		{s.path(dirWork, "u"), "export/upper"},
+		{s.path(dirRoot, sandbox.WorkDir), "export/merged"},
+	} {
+		if err := attach(b.src, filepath.Join(root, b.dst), attrRead, -1, false); err != nil {
+			return refused("export", "", err)
+		}
+	}
+	conf := ociSpec(container{
+		root: root, cgroup: s.rec.Cgroup + "-x", idBase: s.rec.IDBase, uid: 0,
+		args: []string{
+			guestPath, "export", "--lower", "/export/lower", "--upper", "/export/upper", "--merged", "/export/merged",
+			"--files", strconv.Itoa(limits.Files), "--bytes", strconv.FormatInt(limits.Bytes, 10),
+		},
+		// Files that their owner may not read are part of the change too.
+		env: []string{"PATH=/"}, cwd: "/", caps: []string{"CAP_DAC_READ_SEARCH"},
+		limits:  sandbox.Limits{Memory: 1 << 30, Pids: 64, CPU: 1},
+		swap:    s.r.groups.swapAccounting(),
+		noFiles: noFiles(),
+	})
+	return refused("export", "", writeBundle(s.path(dirX+"-bundle"), conf))
+}
+
+func (s *box) clearExporter(ctx context.Context) error {
+	if err := s.exportGroup().kill(ctx); err != nil {
+		return err
+	}
+	if err := s.r.forget(s.rec.ID + "-x"); err != nil {
+		return err
+	}
+	if err := s.exportGroup().remove(ctx); err != nil {
+		return err
+	}
+	if err := unmountBelow(s.path(dirX)); err != nil {
+		return err
+	}
+	return errors.Join(os.RemoveAll(s.path(dirX)), os.RemoveAll(s.path(dirX+"-bundle")))
+}

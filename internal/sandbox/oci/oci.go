@@ -1,0 +1,369 @@
+// Package oci runs sandboxes with an OCI runtime such as runc. It owns the bundle (root file
+// system, overlay mounts, seccomp list, limits), the host's mounts and cgroups below its own
+// paths, and one directory per sandbox that holds handle.json.
+//
+// Invariants: handle.json is durable before the first mount, so that every sandbox can be
+// found and removed; mount points are made on memory that no sandbox can write, before it
+// runs; two live sandboxes share no host user id; the worker opens no file that a sandbox
+// wrote, a second sandbox reads them and a bounded decoder takes its stream; when Start
+// fails nothing is left behind.
+package oci
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/sandbox"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// Config of a [Runtime]. Dir, Runtime and Guest are needed.
+type Config struct {
+	Dir     string           // state directory of this installation, absolute
+	Runtime string           // path of runc
+	Guest   string           // path of the static guest binary
+	RootFS  string           // directory that becomes /usr, default /usr
+	Etc     string           // directory that the toolchains' part of /etc is taken from, default /etc
+	RunDir  string           // directory for mounts, default /run/daybreak; cleared at boot, reachable by every user
+	IDBase  uint32           // first host id given to sandboxes, default 200000; 4,096 ranges of 65,536 follow
+	Owner   string           // names this process in handles
+	Now     func() time.Time // default time.Now
+	Logger  *slog.Logger     // default: none
+	Rand    io.Reader        // default crypto/rand
+}
+
+// Runtime implements [sandbox.Runtime].
+type Runtime struct {
+	cfg    Config
+	base   string // <RunDir>/<digest of Dir>: mounts and the runtime's state
+	groups cgroups
+
+	mu       sync.Mutex
+	version  string // of the OCI runtime, once asked
+	etc      string // template, once built
+	guest    string // our copy of the guest binary
+	prepared bool   // base is mounted and filled
+}
+
+var _ sandbox.Runtime = (*Runtime)(nil)
+
+// New checks the configuration. It neither mounts nor starts anything.
+func New(cfg Config) (*Runtime, error) {
+	for _, p := range []struct{ name, path string }{{"state directory", cfg.Dir}, {"OCI runtime", cfg.Runtime}, {"guest binary", cfg.Guest}} {
+		if !filepath.IsAbs(p.path) {
+			return nil, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%s %q is not an absolute path", p.name, p.path)}
+		}
+	}
+	if cfg.RootFS == "" {
+		cfg.RootFS = "/usr"
+	}
+	if cfg.Etc == "" {
+		cfg.Etc = "/etc"
+	}
+	if cfg.RunDir == "" {
+		cfg.RunDir = "/run/daybreak"
+	}
+	if cfg.IDBase == 0 {
+		cfg.IDBase = defaultBase
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Rand == nil {
+		cfg.Rand = rand.Reader
+	}
+	cfg.Dir = filepath.Clean(cfg.Dir)
+	if err := os.MkdirAll(filepath.Join(cfg.Dir, "sandboxes"), 0o700); err != nil {
+		return nil, err
+	}
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(cfg.Dir))
+	return &Runtime{
+		cfg:    cfg,
+		base:   filepath.Join(cfg.RunDir, hex.EncodeToString(sum[:4])),
+		groups: readCgroups(info),
+	}, nil
+}
+
+func (r *Runtime) idsDir() string   { return filepath.Join(r.cfg.RunDir, "ids") }
+func (r *Runtime) stateDir() string { return filepath.Join(r.base, "runc") }
+
+func refused(layer, fix string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &sandbox.RefusedError{Layer: layer, Fix: fix, Err: err}
+}
+
+// Start implements [sandbox.Runtime].
+func (r *Runtime) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
+	began := r.cfg.Now()
+	if err := r.check(spec); err != nil {
+		return nil, err
+	}
+	if err := r.prepare(ctx); err != nil {
+		return nil, err
+	}
+	id, start, err := r.newID()
+	if err != nil {
+		return nil, err
+	}
+	rec := record{
+		Handle: sandbox.Handle{
+			ID: id, Task: spec.Task, Purpose: spec.Purpose, Runtime: filepath.Base(r.cfg.Runtime),
+			Owner: r.cfg.Owner, Started: began.UTC(),
+		},
+		Mounts: filepath.Join(r.base, id),
+		Cgroup: "/daybreak/" + id,
+	}
+	if spec.Home.Keep != "" {
+		rec.KeepWork = filepath.Join(filepath.Dir(filepath.Clean(spec.Home.Keep)), ".daybreak-work-"+id)
+	}
+	if err := r.newRecord(rec); err != nil {
+		return nil, refused("state directory", "check that "+r.cfg.Dir+" can be written", err)
+	}
+	s := &box{r: r, rec: rec, limits: withDefaults(spec.Limits)}
+	if err := r.launch(ctx, s, spec, start); err != nil {
+		s.closeStreams()
+		if cleanup := r.teardown(context.WithoutCancel(ctx), s.rec); cleanup != nil {
+			r.cfg.Logger.Error("sandbox left behind", "id", id, "error", cleanup)
+		}
+		return nil, err
+	}
+	s.info.Ready = r.cfg.Now().Sub(began)
+	return s, nil
+}
+
+// launch takes a recorded sandbox from nothing to an answering guest.
+func (r *Runtime) launch(ctx context.Context, s *box, spec sandbox.Spec, start uint32) error {
+	var err error
+	s.rec.IDBase, err = reserveIDs(r.idsDir(), r.cfg.IDBase, s.rec.ID, r.recordDir(s.rec.ID), start)
+	if err != nil {
+		return refused("user ids", "", err)
+	}
+	if err := r.writeRecord(s.rec); err != nil {
+		return refused("state directory", "check that "+r.cfg.Dir+" can be written", err)
+	}
+	if err := r.buildRoot(s, spec); err != nil {
+		return err
+	}
+	env, err := environment(spec.Env)
+	if err != nil {
+		return &task.Error{Class: task.Invalid, Msg: err.Error()}
+	}
+	conf := ociSpec(container{
+		root: s.path("root"), cgroup: s.rec.Cgroup, idBase: s.rec.IDBase, uid: sandbox.UID,
+		args: []string{guestPath, "serve"}, env: env, cwd: sandbox.WorkDir,
+		caps: []string{}, limits: s.limits, swap: r.groups.swapAccounting(), tmpfs: true, noFiles: noFiles(),
+	})
+	profile, err := profileDigest(conf)
+	if err != nil {
+		return err
+	}
+	if err := writeBundle(s.path("bundle"), conf); err != nil {
+		return refused("bundle", "", err)
+	}
+	if err := s.run(ctx); err != nil {
+		return err
+	}
+	s.info = sandbox.Info{
+		Runtime: filepath.Base(r.cfg.Runtime) + " " + r.version, Isolation: "namespaces", Profile: profile, Limits: describe(s.limits),
+	}
+	if s.limits.Wall > 0 {
+		s.wall = time.AfterFunc(s.limits.Wall, s.wallReached)
+	}
+	return nil
+}
+
+// check refuses a spec that cannot be honoured, before anything is made.
+func (r *Runtime) check(spec sandbox.Spec) error {
+	if os.Geteuid() != 0 {
+		return refused("privileges", "start the worker as root", errors.New("rootless sandboxes are not supported by this adapter"))
+	}
+	if miss := r.groups.missing(); len(miss) > 0 {
+		return refused("cgroup", "mount or delegate the controllers", fmt.Errorf("no %s controller (%s)", strings.Join(miss, ", "), r.groups.mode))
+	}
+	for _, p := range slices.Concat([]string{spec.Tree, spec.Home.Keep}, spec.Home.Lower) {
+		if p != "" && !filepath.IsAbs(p) {
+			return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("sandbox directory %q is not an absolute path", p)}
+		}
+	}
+	var targets []string
+	for _, m := range spec.Mounts {
+		err := checkTarget(m.Target)
+		for _, t := range targets {
+			if m.Target == t || strings.HasPrefix(m.Target, t+"/") || strings.HasPrefix(t, m.Target+"/") {
+				err = fmt.Errorf("mount targets %q and %q touch", t, m.Target)
+			}
+		}
+		if err == nil && !filepath.IsAbs(m.Source) {
+			err = fmt.Errorf("mount source %q is not an absolute path", m.Source)
+		}
+		if err != nil {
+			return &task.Error{Class: task.Invalid, Msg: err.Error(), Fix: "mount below /opt, /mnt or /srv"}
+		}
+		targets = append(targets, m.Target)
+	}
+	return nil
+}
+
+// prepare makes what all sandboxes of this installation share, once per process.
+func (r *Runtime) prepare(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.version == "" {
+		f, err := r.features(ctx)
+		if err != nil {
+			return refused("runtime", "install runc 1.2 or newer with seccomp", err)
+		}
+		if miss := f.missing(); len(miss) > 0 {
+			return refused("runtime", "install runc 1.2 or newer with seccomp", errors.New(strings.Join(miss, "; ")))
+		}
+		r.version = f.version()
+	}
+	if r.prepared {
+		return nil
+	}
+	fix := "check that " + r.cfg.RunDir + " can be written"
+	for _, d := range []string{r.cfg.RunDir, r.base} {
+		if err := errors.Join(os.MkdirAll(d, 0o711), os.Chmod(d, 0o711)); err != nil {
+			return refused("mount directory", fix, err)
+		}
+	}
+	unlock, err := lockFile(filepath.Join(r.cfg.RunDir, "lock"))
+	if err != nil {
+		return refused("mount directory", fix, err)
+	}
+	defer unlock()
+	if err := ensureOwn(r.base); err != nil {
+		return refused("mount directory", "the worker needs CAP_SYS_ADMIN", err)
+	}
+	if r.etc, err = etcTemplate(r.base, r.cfg.Etc); err != nil {
+		return refused("/etc", "", err)
+	}
+	if r.guest, err = guestCopy(r.base, r.cfg.Guest); err != nil {
+		return refused("guest", "build cmd/daybreak-guest with CGO_ENABLED=0", err)
+	}
+	r.prepared = true
+	return nil
+}
+
+// Close unmounts what the sandboxes of this installation share. While one of them is left it
+// does nothing.
+func (r *Runtime) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	left, err := r.List(context.Background())
+	if err != nil || len(left) > 0 {
+		return err
+	}
+	r.prepared = false
+	if err := unmountBelow(r.base); err != nil {
+		return err
+	}
+	if err := os.Remove(r.base); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// newID returns 128 random bits in hex and where to start the search for an id range.
+func (r *Runtime) newID() (string, uint32, error) {
+	var b [20]byte
+	if _, err := io.ReadFull(r.cfg.Rand, b[:]); err != nil {
+		return "", 0, fmt.Errorf("random bytes for a sandbox id: %w", err)
+	}
+	return hex.EncodeToString(b[:16]), binary.BigEndian.Uint32(b[16:]) % idRanges, nil
+}
+
+// Recover implements [sandbox.Runtime].
+func (r *Runtime) Recover(ctx context.Context, id string) (sandbox.Sandbox, error) {
+	rec, err := r.readRecord(id)
+	if err != nil {
+		return nil, err
+	}
+	s := &box{r: r, rec: rec}
+	s.info = sandbox.Info{Runtime: rec.Runtime, Isolation: "namespaces"}
+	if err := s.kill(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// List implements [sandbox.Runtime]. Damaged records are listed by their id alone.
+func (r *Runtime) List(ctx context.Context) ([]sandbox.Handle, error) {
+	entries, err := os.ReadDir(filepath.Join(r.cfg.Dir, "sandboxes"))
+	if err != nil {
+		return nil, err
+	}
+	var out []sandbox.Handle
+	for _, e := range entries {
+		if !validID.MatchString(e.Name()) {
+			continue
+		}
+		rec, err := r.readRecord(e.Name())
+		switch {
+		case task.ClassOf(err) == task.NotFound:
+		case err != nil:
+			out = append(out, sandbox.Handle{ID: e.Name()})
+		default:
+			out = append(out, rec.Handle)
+		}
+	}
+	slices.SortFunc(out, func(a, b sandbox.Handle) int {
+		return cmpOr(a.Started.Compare(b.Started), strings.Compare(a.ID, b.ID))
+	})
+	return out, ctx.Err()
+}
+
+func cmpOr(a, b int) int {
+	if a != 0 {
+		return a
+	}
+	return b
+}
+
+// Collect destroys every sandbox for which alive answers false, half-made ones included, and
+// returns them. It goes on after an error and returns the errors joined.
+func (r *Runtime) Collect(ctx context.Context, alive func(sandbox.Handle) bool) ([]sandbox.Handle, error) {
+	all, err := r.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var gone []sandbox.Handle
+	var errs []error
+	for _, h := range all {
+		if alive(h) {
+			continue
+		}
+		rec, err := r.readRecord(h.ID)
+		if err != nil { // damaged: all but the overlay scratch beside Keep follows from the id
+			rec = record{Handle: h, Mounts: filepath.Join(r.base, h.ID), Cgroup: "/daybreak/" + h.ID}
+		}
+		if err := r.teardown(ctx, rec); err != nil {
+			errs = append(errs, fmt.Errorf("destroy sandbox %s: %w", h.ID, err))
+			continue
+		}
+		gone = append(gone, h)
+	}
+	return gone, errors.Join(errs...)
+}

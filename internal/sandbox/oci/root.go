@@ -1,0 +1,220 @@
+package oci
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybreak-agent/daybreak/internal/sandbox"
+)
+
+const guestPath = "/.daybreak/guest"
+
+// Names below a sandbox's mount directory.
+const (
+	dirRoot  = "root"  // the container's root file system
+	dirWork  = "w"     // memory: upper and scratch of the work tree
+	dirHome  = "h"     // memory: upper and scratch of HOME
+	dirLower = "l"     // idmapped clone of the tree
+	dirX     = "xroot" // root file system of the exporter
+)
+
+// buildRoot mounts everything the sandbox sees. Each mount point is made on fresh memory
+// before any process of the sandbox exists.
+func (r *Runtime) buildRoot(s *box, spec sandbox.Spec) error {
+	agent := int(s.rec.IDBase) + sandbox.UID
+	m := s.rec.Mounts
+	if err := os.Mkdir(m, 0o710); err != nil {
+		return refused("mount directory", "", err)
+	}
+	// The sandbox's root may pass, other users of the host may not.
+	if err := errors.Join(os.Chown(m, 0, int(s.rec.IDBase)), os.Chmod(m, 0o710)); err != nil {
+		return refused("mount directory", "", err)
+	}
+	for _, d := range []string{dirRoot, dirWork, dirHome, dirLower} {
+		if err := os.Mkdir(s.path(d), 0o755); err != nil {
+			return refused("mount directory", "", err)
+		}
+	}
+	root := s.path(dirRoot)
+	if err := mountTmpfs(root, 4<<20, 4096, "755"); err != nil {
+		return refused("root file system", "", err)
+	}
+	if err := skeleton(root, r.cfg.RootFS); err != nil {
+		return refused("root file system", "", err)
+	}
+	for _, b := range []struct{ src, dst string }{{r.cfg.RootFS, "usr"}, {r.etc, "etc"}, {r.guest, guestPath}} {
+		if err := attach(b.src, filepath.Join(root, b.dst), attrRead, -1, true); err != nil {
+			return refused("root file system", "", err)
+		}
+	}
+	for _, mount := range spec.Mounts {
+		if err := attachOperator(root, mount); err != nil {
+			return refused("mount "+mount.Target, "check the operator's mounts", err)
+		}
+	}
+	maps := &idmaps{agent: agent}
+	defer maps.close()
+	if err := s.mountWork(spec.Tree, maps); err != nil {
+		return err
+	}
+	if err := s.mountHome(spec.Home, maps); err != nil {
+		return err
+	}
+	if err := unix.Mount("", root, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
+		return refused("root file system", "", err)
+	}
+	return nil
+}
+
+func attachOperator(root string, m sandbox.Mount) error {
+	st, err := os.Stat(m.Source)
+	if err != nil {
+		return err
+	}
+	src, err := filepath.EvalSymlinks(m.Source)
+	if err != nil {
+		return err
+	}
+	dst := filepath.Join(root, m.Target)
+	if st.IsDir() {
+		err = os.MkdirAll(dst, 0o755)
+	} else {
+		err = errors.Join(os.MkdirAll(filepath.Dir(dst), 0o755), os.WriteFile(dst, nil, 0o644))
+	}
+	if err != nil {
+		return err
+	}
+	return attach(src, dst, attrRead, -1, true)
+}
+
+const overlayFix = "use a kernel from 5.19 on with overlayfs, and keep the state directory on ext4, xfs, btrfs or tmpfs"
+
+// mountWork mounts the work tree: a read-only clone of the prepared tree under memory.
+func (s *box) mountWork(tree string, maps *idmaps) error {
+	if err := s.uppers(dirWork, s.limits.WorkBytes); err != nil {
+		return refused("work tree", "", err)
+	}
+	if tree != "" {
+		if err := maps.attach(tree, s.path(dirLower)); err != nil {
+			return refused("idmapped mount", overlayFix, err)
+		}
+	}
+	err := mountOverlay(filepath.Join(s.path(dirRoot), sandbox.WorkDir), []string{s.path(dirLower)}, s.path(dirWork, "u"), s.path(dirWork, "s"))
+	return refused("overlay", overlayFix, err)
+}
+
+// mountHome mounts HOME: the layers that earlier sandboxes filled, under memory or Keep.
+func (s *box) mountHome(h sandbox.Home, maps *idmaps) error {
+	lower := []string{s.path(dirHome, "e")}
+	if err := s.uppers(dirHome, s.limits.HomeBytes); err != nil {
+		return refused("home", "", err)
+	}
+	for i, dir := range h.Lower {
+		at := s.path("h" + strconv.Itoa(i))
+		if err := os.Mkdir(at, 0o755); err != nil {
+			return refused("home", "", err)
+		}
+		if err := maps.attach(dir, at); err != nil {
+			return refused("idmapped mount", overlayFix, err)
+		}
+		lower = append(lower, at)
+	}
+	upper, work := s.path(dirHome, "u"), s.path(dirHome, "s")
+	if h.Keep != "" {
+		if err := s.prepareKeep(h.Keep); err != nil {
+			return refused("home", "give Home.Keep an empty directory, and the filled one as Home.Lower", err)
+		}
+		upper, work = filepath.Clean(h.Keep), s.rec.KeepWork
+	}
+	err := mountOverlay(filepath.Join(s.path(dirRoot), sandbox.HomeDir), lower, upper, work)
+	return refused("overlay", overlayFix, err)
+}
+
+// uppers mounts memory of at most size bytes at name: u is an upper layer that the sandbox
+// owns, s overlay's scratch, e an empty lower layer.
+func (s *box) uppers(name string, size int64) error {
+	dir := s.path(name)
+	if err := mountTmpfs(dir, size, inodes(size), "700"); err != nil {
+		return err
+	}
+	for _, d := range []string{"u", "s", "e"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
+			return err
+		}
+	}
+	agent := int(s.rec.IDBase) + sandbox.UID
+	return os.Chown(filepath.Join(dir, "u"), agent, agent)
+}
+
+// prepareKeep hands an empty host directory to the sandbox's user, with overlay's scratch
+// beside it, on the same file system.
+func (s *box) prepareKeep(keep string) error {
+	keep = filepath.Clean(keep)
+	if err := os.MkdirAll(keep, 0o700); err != nil {
+		return err
+	}
+	st, err := os.Lstat(keep)
+	if err != nil {
+		return err
+	}
+	if !st.IsDir() {
+		return fmt.Errorf("%s is not a directory", keep)
+	}
+	entries, err := os.ReadDir(keep)
+	if err != nil {
+		return err
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("%s is not empty", keep)
+	}
+	if err := os.Mkdir(s.rec.KeepWork, 0o700); err != nil {
+		return err
+	}
+	agent := int(s.rec.IDBase) + sandbox.UID
+	return errors.Join(os.Chmod(keep, 0o755), os.Lchown(keep, agent, agent))
+}
+
+// idmaps makes idmapped clones for one sandbox, with one user namespace per owner of a layer.
+type idmaps struct {
+	agent int // host id of the sandbox's user
+	made  map[[2]int]*os.File
+}
+
+func (m *idmaps) close() {
+	for _, f := range m.made {
+		f.Close()
+	}
+}
+
+// attach places a read-only clone of dir at dst, on which the files of dir's owner belong to
+// the sandbox's user.
+func (m *idmaps) attach(dir, dst string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return fmt.Errorf("%s is not a directory", dir)
+	}
+	src, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	owner := [2]int{int(st.Uid), int(st.Gid)}
+	f := m.made[owner]
+	if f == nil {
+		if f, err = idmap(owner[0], owner[1], m.agent, m.agent); err != nil {
+			return fmt.Errorf("user namespace: %w", err)
+		}
+		if m.made == nil {
+			m.made = map[[2]int]*os.File{}
+		}
+		m.made[owner] = f
+	}
+	return attach(src, dst, attrRead, int(f.Fd()), false)
+}
