@@ -164,6 +164,7 @@ const (
 	MaxMatchBytes = 400      // of one line of a search
 	MaxFiles      = 5_000    // files a search counts
 	MaxMatches    = 200      // matches a search returns unless asked for fewer
+	MaxNarrow     = 100      // files whose matches a search reads; of more it only gives the counts
 )
 
 // procRequest names a command; For is used by Wait.

@@ -21,7 +21,6 @@ import (
 
 const (
 	searchTimeout  = 60 * time.Second
-	maxNarrow      = 100     // files whose matches are read; more are only counted
 	maxCollected   = 1_000   // matches handed to the ranking
 	maxRGLine      = 1 << 20 // of rg's JSON
 	maxCountBytes  = 8 << 20 // of rg's counts
@@ -62,7 +61,11 @@ func (s *server) search(ctx context.Context, r SearchRequest) (SearchResult, err
 	if len(res.Files) >= MaxFiles || ctx.Err() != nil {
 		res.Files, res.Truncated = res.Files[:min(len(res.Files), MaxFiles)], true
 	}
-	if len(res.Files) == 0 || len(res.Files) > maxNarrow {
+	files := slices.Clone(res.Files) // as rg knows them
+	for i := range res.Files {
+		res.Files[i].Path = Escape([]byte(res.Files[i].Path), false)
+	}
+	if len(files) == 0 || len(files) > MaxNarrow {
 		return res, nil
 	}
 	limit := r.Max
@@ -80,7 +83,7 @@ func (s *server) search(ctx context.Context, r SearchRequest) (SearchResult, err
 		args = append(args, "--max-count", strconv.Itoa(max(limit/len(res.Files), 1)))
 	}
 	args = append(args, "-e", r.Pattern, "--")
-	for _, f := range res.Files {
+	for _, f := range files {
 		args = append(args, "./"+f.Path)
 	}
 	out, err = s.rg(ctx, args, func(in io.Reader) error {
@@ -93,9 +96,6 @@ func (s *server) search(ctx context.Context, r SearchRequest) (SearchResult, err
 	}
 	if out != "" {
 		res.Error = out
-	}
-	for i := range res.Files {
-		res.Files[i].Path = Escape([]byte(res.Files[i].Path), false)
 	}
 	return res, nil
 }
