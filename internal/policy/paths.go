@@ -50,7 +50,7 @@ const (
 type Decision struct {
 	Allowed  []string
 	Held     []string // need a person's word
-	Refused  []string // never leave the sandbox
+	Refused  []string // never leave the sandbox; for display, with odd characters written out
 	Findings []task.Finding
 }
 
@@ -83,13 +83,13 @@ func (r Rules) Review(changes []PathChange) Decision {
 			why = fmt.Sprintf("has %d bytes; at most %d a file are taken", c.Size, maxFile)
 		}
 		if why != "" {
-			d.Refused = append(d.Refused, c.Path)
+			d.Refused = append(d.Refused, visible(c.Path))
 			d.Findings = append(d.Findings, task.Finding{Kind: "refused_path", Severity: "block", Path: visible(c.Path), Detail: why})
 			continue
 		}
 		if why := hold(c.Path, r.Protected); why != "" {
 			d.Held = append(d.Held, c.Path)
-			d.Findings = append(d.Findings, task.Finding{Kind: "held_path", Severity: "warn", Path: visible(c.Path), Detail: why})
+			d.Findings = append(d.Findings, task.Finding{Kind: "held_path", Severity: "warn", Path: c.Path, Detail: why})
 			continue
 		}
 		d.Allowed = append(d.Allowed, c.Path)

@@ -104,7 +104,7 @@ func TestCollisions_EXP06(t *testing.T) {
 		{"normal form", []string{"caf\u00e9"}, []PathChange{{Path: "cafe\u0301"}}, []string{"cafe\u0301"}},
 		{"folding of sharp s", []string{"STRASSE"}, []PathChange{{Path: "straße"}}, []string{"straße"}},
 		{"long s", []string{"test"}, []PathChange{{Path: "te\u017ft"}}, []string{"te\u017ft"}},
-		{"invisible", []string{"main.go"}, []PathChange{{Path: "main\u200b.go"}}, []string{"main\u200b.go"}},
+		{"invisible", []string{"main.go"}, []PathChange{{Path: "main\u200b.go"}}, []string{"main[U+200B].go"}},
 		{"both new", nil, []PathChange{{Path: "n/A"}, {Path: "n/a"}}, []string{"n/a"}},
 		{"file against a directory's name", []string{"Lib/x"}, []PathChange{{Path: "lib"}}, []string{"lib"}},
 		{"a rename that changes case", []string{"Readme"}, []PathChange{{Path: "README"}, {Path: "Readme", Deleted: true}}, nil},
