@@ -265,3 +265,8 @@ func (a *Agent) checkStuck(ctx context.Context) (Outcome, error) {
 	}
 	return Outcome{}, nil
 }
+
+// Tell puts a text of the harness into the conversation before the loop starts.
+func (a *Agent) Tell(ctx context.Context, what, text string) error {
+	return a.notice(ctx, what, "", text)
+}

@@ -228,6 +228,9 @@ func (s *Summary) takeSandbox(p Payload) {
 	switch p := p.(type) {
 	case *SandboxStarted:
 		s.Sandboxes[p.ID] = *p
+		if p.Purpose == "agent" {
+			s.AgentSandbox = p
+		}
 	case *SandboxEnded:
 		delete(s.Sandboxes, p.ID)
 	}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -133,7 +134,9 @@ func (j *journal) Inbox(ctx context.Context) ([]agent.Signal, error) {
 func (j *journal) Summary() event.Summary {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.summary
+	s := j.summary
+	s.Effects, s.Sandboxes = maps.Clone(s.Effects), maps.Clone(s.Sandboxes)
+	return s
 }
 
 // state is where the task stands.
@@ -164,4 +167,28 @@ func (j *journal) flushClock(ctx context.Context) error {
 	}
 	_, err := j.Append(ctx, event.WallClocked{Elapsed: d})
 	return err
+}
+
+// start lets the wall clock run.
+func (j *journal) start(now time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.clocked = now
+}
+
+func (j *journal) currentLease() store.Lease {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.lease
+}
+
+func (j *journal) renew(ctx context.Context, ttl time.Duration) error {
+	l, err := j.st.Renew(ctx, j.currentLease(), ttl)
+	if err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lease = l
+	return nil
 }

@@ -1,0 +1,258 @@
+// Package app builds the graph: configuration in, a working Daybreak out. It is the only
+// package that names adapters.
+//
+// Invariants: it holds no policy of its own; everything it opens is closed by [App.Close];
+// data of one installation stays below its directory.
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/config"
+	"github.com/daybreak-agent/daybreak/internal/forge/local"
+	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/policy"
+	"github.com/daybreak-agent/daybreak/internal/sandbox"
+	"github.com/daybreak-agent/daybreak/internal/sandbox/oci"
+	"github.com/daybreak-agent/daybreak/internal/snapshot"
+	"github.com/daybreak-agent/daybreak/internal/store"
+	"github.com/daybreak-agent/daybreak/internal/store/sqlite"
+	"github.com/daybreak-agent/daybreak/internal/task"
+	"github.com/daybreak-agent/daybreak/internal/worker"
+)
+
+// Options say what to open.
+type Options struct {
+	Dir     string // data directory, absolute; made when missing
+	Config  config.Config
+	Getenv  func(string) string
+	Now     func() time.Time
+	Rand    io.Reader
+	Logger  *slog.Logger
+	BaseURL string // overrides the base URL of every provider; used by the demo's scripted server
+	Key     string // and the key that goes with it
+}
+
+// App is an opened installation.
+type App struct {
+	Store     store.Store
+	Config    config.Config
+	Dir       string
+	Now       func() time.Time
+	Git       *git.Git
+	Snapshots *snapshot.Store
+
+	opts   Options
+	signer *signer
+}
+
+// DefaultDir is the XDG state directory's "daybreak".
+func DefaultDir(getenv func(string) string) (string, error) {
+	if d := getenv("XDG_STATE_HOME"); filepath.IsAbs(d) {
+		return filepath.Join(d, "daybreak"), nil
+	}
+	home := getenv("HOME")
+	if home == "" {
+		return "", &task.Error{Class: task.Invalid, Msg: "neither XDG_STATE_HOME nor HOME is set", Fix: "use --dir"}
+	}
+	return filepath.Join(home, ".local", "state", "daybreak"), nil
+}
+
+// Open opens the store and what does not need a sandbox. Commands that only look at records
+// work on a machine that could not run one.
+func Open(ctx context.Context, o Options) (*App, error) {
+	if o.Rand == nil {
+		o.Rand = rand.Reader
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := os.MkdirAll(filepath.Join(o.Dir, "git-home"), 0o700); err != nil {
+		return nil, &task.Error{Class: task.Unavailable, Msg: "cannot make the data directory", Err: err, Fix: "use --dir to name one that you may write"}
+	}
+	st, err := sqlite.Open(ctx, filepath.Join(o.Dir, "daybreak.db"), sqlite.Options{Now: o.Now, Logger: o.Logger})
+	if err != nil {
+		return nil, err
+	}
+	a := &App{Store: st, Config: o.Config, Dir: o.Dir, Now: o.Now, opts: o}
+	if a.Git, err = git.New(git.Config{Home: filepath.Join(o.Dir, "git-home")}); err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	if a.Snapshots, err = snapshot.New(snapshot.Config{Dir: o.Dir, Git: a.Git, Now: o.Now, Logger: o.Logger}); err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	if a.signer, err = openSigner(filepath.Join(o.Dir, "keys"), o.Rand); err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	return a, nil
+}
+
+// Close closes the store.
+func (a *App) Close() error { return a.Store.Close() }
+
+// PublicKey verifies the checkpoints of this installation.
+func (a *App) PublicKey() []byte { return a.signer.public() }
+
+// Runtime returns the sandbox runtime. It starts nothing.
+func (a *App) Runtime() (*oci.Runtime, error) {
+	runc, err := find(a.Config.Sandbox.RuntimePath, "runc")
+	if err != nil {
+		return nil, err
+	}
+	guest, err := find(a.Config.Sandbox.GuestPath, "daybreak-guest")
+	if err != nil {
+		return nil, err
+	}
+	return oci.New(oci.Config{
+		Dir: a.Dir, Runtime: runc, Guest: guest, Owner: Owner(), Now: a.Now, Logger: a.opts.Logger, Rand: a.opts.Rand,
+	})
+}
+
+// find looks for a helper program: where the operator says, beside this program, in the
+// project's tools folder next to it, on PATH.
+func find(configured, name string) (string, error) {
+	if configured != "" {
+		if _, err := os.Stat(configured); err != nil {
+			return "", &task.Error{Class: task.Unavailable, Msg: "the configured " + name + " is not there", Err: err}
+		}
+		return filepath.Abs(configured)
+	}
+	if exe, err := os.Executable(); err == nil {
+		dir := filepath.Dir(exe)
+		for _, p := range []string{filepath.Join(dir, name), filepath.Join(dir, "..", ".tools", "bin", name), filepath.Join(dir, "..", "libexec", "daybreak", name)} {
+			if st, err := os.Stat(p); err == nil && st.Mode().IsRegular() {
+				return p, nil
+			}
+		}
+	}
+	if p, err := exec.LookPath(name); err == nil {
+		return filepath.Abs(p)
+	}
+	return "", &task.Error{Class: task.Unavailable, Msg: name + " was not found", Fix: "run `make setup build` in the source folder, or set sandbox." + map[string]string{"runc": "runtime_path", "daybreak-guest": "guest_path"}[name]}
+}
+
+// Owner names this process in leases and sandboxes: host, process and its start time, so that
+// a later process can tell whether it is gone.
+func Owner() string {
+	host, _ := os.Hostname()
+	pid := os.Getpid()
+	return fmt.Sprintf("%s:%d:%s", host, pid, startTime(pid))
+}
+
+// Gone reports whether an owner was a process of this machine that no longer runs.
+func Gone(owner string) bool {
+	parts := strings.Split(owner, ":")
+	host, _ := os.Hostname()
+	if len(parts) != 3 || parts[0] != host {
+		return false
+	}
+	pid, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return false
+	}
+	if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) {
+		return true
+	}
+	return startTime(pid) != parts[2]
+}
+
+// startTime is the process's start in clock ticks since boot: with the pid it names a process
+// once and for all on a running machine.
+func startTime(pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "gone"
+	}
+	s := string(b)
+	fields := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
+	if len(fields) < 20 {
+		return "unknown"
+	}
+	return fields[19]
+}
+
+// Hooks are the live display.
+type Hooks struct {
+	Observe  worker.Observer
+	Progress func(stage, note string)
+	Show     func(d Delta)
+}
+
+// Worker builds a worker.
+func (a *App) Worker(h Hooks) (*worker.Worker, error) {
+	rt, err := a.Runtime()
+	if err != nil {
+		return nil, err
+	}
+	c := a.Config
+	spec := a.SandboxSpec("")
+	return worker.New(worker.Config{
+		Store: a.Store, Runtime: rt, Git: a.Git, Snapshots: a.Snapshots,
+		Forge: local.New(local.Config{Dir: filepath.Join(a.Dir, "pull-requests"), Git: a.Git, Now: a.Now}),
+		Model: a.Model, Redactor: a.redactor(), Sandbox: spec, Environment: environment(spec),
+		Protected: c.Protected, AuthorName: c.Author.Name, AuthorEmail: c.Author.Email,
+		MaxOutput: c.Reply.MaxOutput, Thinking: c.Reply.Thinking,
+		Owner: Owner(), Dead: Gone, Sign: a.signer.sign, Now: a.Now, Rand: a.opts.Rand, Logger: a.opts.Logger,
+		Observe: h.Observe, Show: h.Show, Progress: h.Progress,
+	}), nil
+}
+
+// SandboxSpec is the operator's sandbox, without a tree.
+func (a *App) SandboxSpec(purpose string) sandbox.Spec {
+	c := a.Config
+	spec := sandbox.Spec{Purpose: purpose, Env: c.Sandbox.Env, Limits: sandbox.Limits{
+		Memory: int64(c.Sandbox.Memory), Pids: c.Sandbox.Pids, CPU: c.Sandbox.CPUs,
+		WorkBytes: int64(c.Sandbox.WorkSize), HomeBytes: int64(c.Sandbox.HomeSize), TempBytes: int64(c.Sandbox.TmpSize),
+	}}
+	for _, m := range c.Sandbox.Mounts {
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: m.Source, Target: m.Target})
+	}
+	return spec
+}
+
+// Environment is the digest of the operator's sandbox, part of a snapshot's identity.
+func (a *App) Environment() string { return environment(a.SandboxSpec("")) }
+
+// environment is the digest of what decides how commands behave in a sandbox.
+func environment(s sandbox.Spec) string {
+	b, _ := json.Marshal([]any{s.Mounts, s.Env})
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}
+
+// redactor masks every secret this process was given.
+func (a *App) redactor() *policy.Redactor {
+	var secrets []policy.Secret
+	add := func(name, v string) {
+		if len(v) >= 8 {
+			secrets = append(secrets, policy.Secret{Name: name, Value: v})
+		}
+	}
+	for name, p := range a.Config.Providers {
+		if k, err := p.Key(a.opts.Getenv); err == nil {
+			add(name+" key", k)
+		}
+	}
+	for _, n := range a.Config.Redact {
+		add(n, a.opts.Getenv(n))
+	}
+	return policy.NewRedactor(secrets)
+}

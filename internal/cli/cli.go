@@ -1,0 +1,51 @@
+// Package cli assembles the command line from one package per command.
+//
+// Invariants: it holds no behaviour of its own beyond the flags that all commands share.
+package cli
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybreak-agent/daybreak/internal/cli/demo"
+	"github.com/daybreak-agent/daybreak/internal/cli/doctor"
+	"github.com/daybreak-agent/daybreak/internal/cli/kit"
+	"github.com/daybreak-agent/daybreak/internal/cli/modelserve"
+	"github.com/daybreak-agent/daybreak/internal/cli/run"
+	"github.com/daybreak-agent/daybreak/internal/cli/sandboxes"
+	"github.com/daybreak-agent/daybreak/internal/cli/tasks"
+)
+
+// Main runs the command line and returns the exit code.
+func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer, getenv func(string) string) int {
+	env := &kit.Env{In: in, Out: out, Err: errOut, Getenv: getenv, Now: time.Now}
+	root := newRoot(env)
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.ExecuteContext(ctx)
+	env.Print(err)
+	return kit.CodeOf(err)
+}
+
+func newRoot(env *kit.Env) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "daybreak",
+		Short:         "A self-hosted background coding agent: an issue goes in, a proven pull request comes out",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &kit.ExitError{Code: kit.Usage, Err: err} })
+	f := root.PersistentFlags()
+	f.StringVar(&env.Dir, "dir", "", "where Daybreak keeps its data (default: the XDG state directory)")
+	f.StringVar(&env.ConfigPath, "config", "", "configuration file")
+	f.BoolVar(&env.Verbose, "verbose", false, "log more to standard error")
+	models := &cobra.Command{Use: "model", Short: "Tools for model transcripts"}
+	models.AddCommand(modelserve.NewCmd(env))
+	root.AddCommand(demo.NewCmd(env), run.NewCmd(env), tasks.NewCmd(env), doctor.NewCmd(env), sandboxes.NewCmd(env), models)
+	return root
+}

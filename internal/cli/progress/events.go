@@ -1,0 +1,225 @@
+package progress
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/daybreak-agent/daybreak/internal/cli/plain"
+	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/model"
+	"github.com/daybreak-agent/daybreak/internal/store"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// show prints what a person wants to see of an event; most events are for the record only.
+func (v *View) show(p event.Payload) {
+	switch p := p.(type) {
+	case *event.TaskCreated:
+		v.limits = p.Limits
+	case *event.RunStarted:
+		if p.Resumed {
+			v.line(warn, "↻", "resumed", fmt.Sprintf("from event %d of the log", p.From))
+		}
+	case *event.SnapshotReady:
+		text := fmt.Sprintf("%s  %s files, %s%s", p.Base[:min(12, len(p.Base))], humanize.Comma(int64(p.Files)), humanize.Bytes(uint64(p.Bytes)), cached(p.Cached))
+		v.line(good, "✓", "checkout", text+"  "+ms(p.Millis))
+		for _, w := range p.Warnings {
+			v.line(warn, "!", "note", plain.Clean(w))
+		}
+	case *event.BaselineFinished:
+		v.baseline(p)
+	case *event.SandboxStarted:
+		if p.Purpose == "agent" {
+			v.line(good, "✓", "sandbox", fmt.Sprintf("%s, %s, no network  ready in %s", p.Runtime, p.Isolation, ms(p.Millis)))
+		}
+	case *event.StopRequested:
+		v.line(warn, "■", "stop", "asked for by "+plain.Clean(p.Who))
+	case *event.Steered:
+		v.line(warn, "→", "steered", "by "+plain.Clean(p.Who))
+		v.sayText(p.Text)
+	case *event.Noticed:
+		v.line(warn, "!", p.What, firstLine(p.Text))
+	case *event.Compacted:
+		v.line(warn, "!", "compacted", fmt.Sprintf("%d old messages left the conversation", p.Dropped))
+	case *event.PolicyFound:
+		v.finding(p.Finding)
+	case *event.Redacted:
+		v.line(warn, "!", "redacted", fmt.Sprintf("%d × %s in %s", p.Count, p.Rule, p.Where))
+	case *event.PullRequestOpened:
+		v.line(good, "✓", "published", p.Branch)
+	default:
+		v.showStep(p)
+	}
+}
+
+// showStep prints what the agent does and what the verifier says to it.
+func (v *View) showStep(p event.Payload) {
+	switch p := p.(type) {
+	case *event.ModelRequested:
+		v.doing, v.streams = "waiting for the model", 0
+	case *event.ModelResponded:
+		v.streams = 0
+		v.spent = v.spent.Add(task.Spent{Steps: 1, Tokens: p.Tokens.Add(p.Wasted), Cost: p.Cost})
+		v.reply(p)
+	case *event.ModelFailed:
+		v.spent = v.spent.Add(task.Spent{Steps: 1, Tokens: p.Wasted, Cost: p.Cost})
+		v.line(bad, "✗", "model", plain.Clean(p.Error))
+	case *event.ToolStarted:
+		v.args[p.Call] = v.summarise(p)
+		v.doing = p.Name + " " + v.args[p.Call]
+	case *event.ToolFinished:
+		v.tool(p)
+	case *event.ReproductionChecked:
+		if p.Kind == task.Verified {
+			v.line(good, "✓", "reproduced", "fails on the base for the right reason: "+plain.Clean(strings.Join(p.Tests, ", ")))
+		} else {
+			v.line(bad, "✗", "reproduce", words(p.Kind)+": "+plain.Clean(p.Reason))
+		}
+	case *event.VerificationFinished:
+		if p.Kind.Accepted() {
+			v.line(good, "✓", words(p.Kind), plain.Clean(p.Reason)+"  "+ms(p.Millis))
+		} else {
+			v.line(bad, "✗", "refused", words(p.Kind)+": "+plain.Clean(p.Reason)+"  "+ms(p.Millis))
+		}
+	case *event.Declined:
+		v.line(warn, "○", "declined", words(task.VerdictKind(p.Kind))+": "+plain.Clean(p.Reason))
+	}
+}
+
+func (v *View) baseline(p *event.BaselineFinished) {
+	if p.Problem != "" {
+		v.line(bad, "✗", "baseline", plain.Clean(p.Problem))
+		return
+	}
+	text := fmt.Sprintf("%d passed, %d failed, %d skipped on the base", p.Passed, p.Failed, p.Skipped)
+	if len(p.Flaky) > 0 {
+		text += fmt.Sprintf(", %d flickering", len(p.Flaky))
+	}
+	v.line(good, "✓", "baseline", fmt.Sprintf("%s  (%s, %d runs)", text, plain.Clean(p.Runner), p.Runs))
+}
+
+func (v *View) finding(f task.Finding) {
+	mark, style := "!", warn
+	if f.Severity == "block" {
+		mark, style = "✗", bad
+	}
+	v.line(style, mark, strings.ReplaceAll(f.Kind, "_", " "), plain.Clean(f.Path+": "+f.Detail))
+}
+
+func (v *View) reply(p *event.ModelResponded) {
+	s, err := v.load(p.Message)
+	if err != nil {
+		return
+	}
+	var m model.Message
+	if json.Unmarshal([]byte(s), &m) == nil && m.Text() != "" {
+		v.say(m.Text())
+	}
+}
+
+func (v *View) sayText(t event.Text) {
+	if s, err := v.load(t); err == nil {
+		v.say(s)
+	}
+}
+
+// summarise is the one argument of a call that a person wants to see.
+func (v *View) summarise(p *event.ToolStarted) string {
+	s, err := v.load(p.Args)
+	if err != nil {
+		return ""
+	}
+	var in struct {
+		Path, Command, Pattern, Title, Kind string
+		Tests                               []string
+		Wait, Kill                          int
+	}
+	if json.Unmarshal([]byte(s), &in) != nil {
+		return ""
+	}
+	for _, c := range []string{in.Command, in.Pattern, in.Path, strings.Join(in.Tests, ", "), in.Title, in.Kind} {
+		if c != "" {
+			return firstLine(plain.Clean(c))
+		}
+	}
+	return ""
+}
+
+func (v *View) tool(p *event.ToolFinished) {
+	style, mark := good, "·"
+	end := ""
+	switch {
+	case p.Interrupted:
+		style, mark, end = warn, "!", "interrupted"
+	case p.ExitCode != nil && *p.ExitCode != 0:
+		style, end = warn, fmt.Sprintf("exit %d", *p.ExitCode)
+	case p.IsError:
+		style, mark, end = warn, "·", "refused"
+	}
+	if p.Name == "submit" || p.Name == "reproduce" || p.Name == "decline" {
+		return // their verdict has a line of its own
+	}
+	if end != "" {
+		end += " · "
+	}
+	arg := v.args[p.Call]
+	delete(v.args, p.Call)
+	if v.mode == Terminal {
+		arg = cut(arg, max(v.width-17-len(end)-10, 20))
+	}
+	v.line(style, mark, p.Name, arg+"  "+faintIf(v.mode, end+ms(p.Millis)))
+}
+
+func faintIf(m Mode, s string) string {
+	if m == Terminal {
+		return faint.Render(s)
+	}
+	return "(" + s + ")"
+}
+
+func words(k task.VerdictKind) string { return strings.ReplaceAll(string(k), "_", " ") }
+
+func cached(b bool) string {
+	if b {
+		return ", ready already"
+	}
+	return ""
+}
+
+func ms(n int64) string {
+	d := time.Duration(n) * time.Millisecond
+	if d >= 10*time.Second {
+		return d.Round(time.Second).String()
+	}
+	if d >= time.Second {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.String()
+}
+
+func firstLine(s string) string {
+	l, rest, more := strings.Cut(strings.TrimSpace(s), "\n")
+	if more && rest != "" {
+		return l + " …"
+	}
+	return l
+}
+
+// Begin prints what task this is.
+func (v *View) Begin(t store.Task, created bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.started = v.now()
+	if v.mode == JSON {
+		return
+	}
+	verb := "task"
+	if !created {
+		verb = "going on"
+	}
+	v.line(good, "●", verb, fmt.Sprintf("%s  %s", t.ID, plain.Clean(t.Title)))
+}

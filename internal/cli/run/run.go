@@ -1,0 +1,273 @@
+// Package run owns `daybreak run`: one issue on one repository, from here to a pull request.
+//
+// Invariants: the same command again goes on with the unfinished task instead of starting a
+// second one; the exit code says how the task ended; with --json the last line is the result.
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybreak-agent/daybreak/internal/app"
+	"github.com/daybreak-agent/daybreak/internal/cli/kit"
+	"github.com/daybreak-agent/daybreak/internal/cli/plain"
+	"github.com/daybreak-agent/daybreak/internal/cli/progress"
+	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/store"
+	"github.com/daybreak-agent/daybreak/internal/task"
+	"github.com/daybreak-agent/daybreak/internal/worker"
+)
+
+// Options are the command's flags.
+type Options struct {
+	Repo, Issue, Base, Model string
+	Steps                    int
+	Tokens                   int64
+	USD                      float64
+	Wall                     time.Duration
+	JSON, Fresh              bool
+}
+
+// NewCmd makes the command.
+func NewCmd(env *kit.Env) *cobra.Command {
+	var o Options
+	cmd := &cobra.Command{
+		Use:   "run --repo PATH|URL --issue FILE|-",
+		Short: "Work on one issue until there is a proven pull request, or an honest no",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Repo == "" || o.Issue == "" {
+				return &kit.ExitError{Code: kit.Usage, Err: errors.New("--repo and --issue are needed, for example: daybreak run --repo . --issue issue.md")}
+			}
+			issue, err := readIssue(env, o.Issue)
+			if err != nil {
+				return err
+			}
+			a, err := env.Open(cmd.Context(), nil)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = a.Close() }()
+			return Task(cmd.Context(), env, a, o, issue)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Repo, "repo", "", "repository: a path or a URL")
+	f.StringVar(&o.Issue, "issue", "", "file with the issue's text, - for standard input")
+	f.StringVar(&o.Base, "base", "", "commit, branch or tag to start from (default: the repository's HEAD)")
+	AddFlags(cmd, &o)
+	f.BoolVar(&o.Fresh, "new", false, "start a new task even when an unfinished one for this issue exists")
+	return cmd
+}
+
+// AddFlags adds the flags that `run` and `demo` share.
+func AddFlags(cmd *cobra.Command, o *Options) {
+	f := cmd.Flags()
+	f.StringVar(&o.Model, "model", "", "model as provider/model (default: from the configuration)")
+	f.IntVar(&o.Steps, "budget-steps", 0, "most model calls")
+	f.Int64Var(&o.Tokens, "budget-tokens", 0, "most tokens, all classes together")
+	f.Float64Var(&o.USD, "budget-usd", 0, "most money in US dollars")
+	f.DurationVar(&o.Wall, "budget-wall", 0, "most wall clock time, such as 40m")
+	f.BoolVar(&o.JSON, "json", false, "print one JSON object a line, the result last")
+}
+
+// maxIssue is the longest issue that is taken at all.
+const maxIssue = 8 << 20
+
+func readIssue(env *kit.Env, path string) ([]byte, error) {
+	in := env.In
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, &kit.ExitError{Code: kit.Usage, Err: fmt.Errorf("cannot read the issue: %w", err)}
+		}
+		defer func() { _ = f.Close() }()
+		in = f
+	}
+	b, err := io.ReadAll(io.LimitReader(in, maxIssue+1))
+	if err != nil {
+		return nil, &kit.ExitError{Code: kit.Usage, Err: fmt.Errorf("cannot read the issue: %w", err)}
+	}
+	if len(b) > maxIssue {
+		return nil, &kit.ExitError{Code: kit.Usage, Err: errors.New("the issue is larger than 8 MiB; put logs of that size in the repository or cut them")}
+	}
+	return b, nil
+}
+
+// Task creates or finds the task and runs it.
+func Task(ctx context.Context, env *kit.Env, a *app.App, o Options, issue []byte) error {
+	model := o.Model
+	if model == "" {
+		model = a.Config.Model
+	}
+	if _, err := a.Model(model); err != nil {
+		return &kit.ExitError{Code: kit.Usage, Err: err}
+	}
+	view := newView(env, a, o.JSON)
+	closed := false
+	closeView := func() {
+		if !closed {
+			view.Close()
+			closed = true
+		}
+	}
+	defer closeView()
+	w, err := a.Worker(app.Hooks{Observe: view.Event, Progress: view.Stage, Show: view.Delta})
+	if err != nil {
+		return err
+	}
+	repo := o.Repo
+	if _, serr := os.Stat(repo); serr == nil {
+		if repo, err = filepath.Abs(repo); err != nil {
+			return err
+		}
+	}
+	view.Stage("prepare", "fetching the base commit")
+	t, created, err := w.Create(ctx, worker.Request{
+		Repo: repo, Ref: o.Base, Issue: issue, Model: model, Limits: limits(a, o), RequestedBy: requester(),
+		Settings: a.Config.Digest(), Fresh: o.Fresh,
+	})
+	if t.ID == "" {
+		return err
+	}
+	if err != nil { // recorded as a task that failed
+		closeView()
+		return report(ctx, env, a, t.ID, o.JSON, err)
+	}
+	view.Begin(t, created)
+	_, err = w.Run(ctx, t.ID)
+	closeView()
+	return report(ctx, env, a, t.ID, o.JSON, err)
+}
+
+func newView(env *kit.Env, a *app.App, asJSON bool) *progress.View {
+	mode, width := progress.Plain, env.Width()
+	switch {
+	case asJSON:
+		mode = progress.JSON
+	case width > 0:
+		mode = progress.Terminal
+	}
+	return progress.New(env.Out, mode, width, env.Now, func(t event.Text) (string, error) {
+		return store.Load(context.Background(), a.Store, t)
+	})
+}
+
+func limits(a *app.App, o Options) task.Limits {
+	b := a.Config.Budget
+	if o.Steps > 0 {
+		b.Steps = o.Steps
+	}
+	if o.Tokens > 0 {
+		b.Tokens = o.Tokens
+	}
+	if o.USD > 0 {
+		b.USD = o.USD
+	}
+	if o.Wall > 0 {
+		b.Wall = o.Wall
+	}
+	return b.Limits()
+}
+
+func requester() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "unknown"
+}
+
+// report prints what came of the task and chooses the exit code.
+func report(ctx context.Context, env *kit.Env, a *app.App, id task.ID, asJSON bool, runErr error) error {
+	res, err := worker.ResultOf(context.WithoutCancel(ctx), a.Store, id)
+	if err != nil {
+		return errors.Join(runErr, err)
+	}
+	if runErr != nil && res.Reason == "" {
+		res.Reason = oneLine(runErr.Error())
+	}
+	code := codeFor(res, runErr)
+	if asJSON {
+		b, err := json.Marshal(res)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(env.Out, "%s\n", b)
+	} else {
+		printEnd(env.Out, a, res)
+	}
+	if code == kit.OK {
+		return nil
+	}
+	return &kit.ExitError{Code: code, Err: runErr}
+}
+
+func codeFor(res worker.Result, runErr error) int {
+	switch res.State {
+	case task.InReview, task.Merged:
+		return kit.OK
+	case task.Declined, task.Closed:
+		return kit.Declined
+	case task.Exhausted:
+		return kit.Exhausted
+	case task.Stopped:
+		return kit.Stopped
+	}
+	switch {
+	case errors.Is(runErr, context.Canceled) || errors.Is(runErr, worker.ErrPaused) && task.ClassOf(runErr) == task.Internal:
+		return kit.Stopped
+	case res.State == task.Failed && task.ClassOf(runErr) == task.Invalid && res.Budget.Steps == 0 && res.Verdict == "":
+		return kit.Usage
+	case res.State == task.Failed && (res.Verdict != "" || runErr == nil):
+		return kit.NotVerified
+	}
+	return kit.Failure
+}
+
+// printEnd is the last thing on the screen.
+func printEnd(w io.Writer, a *app.App, r worker.Result) {
+	fmt.Fprintln(w)
+	if r.State == task.InReview {
+		fmt.Fprintf(w, "%s, waiting for review\n", strings.ToUpper(string(r.Verdict[:1]))+strings.ReplaceAll(string(r.Verdict[1:]), "_", " "))
+		fmt.Fprintf(w, "  pull request  %s\n", r.PullRequest)
+		fmt.Fprintf(w, "  branch        %s in %s\n", r.Branch, r.Repo)
+		for _, t := range r.Reproduction {
+			fmt.Fprintf(w, "  proof         %s: %s on the base, %s with the fix\n", plain.Clean(t.Test), t.Base, t.Head)
+			fmt.Fprintf(w, "  run it again  %s\n", plain.Clean(t.Rerun))
+		}
+	} else {
+		fmt.Fprintf(w, "%s", strings.ToUpper(string(r.State[:1]))+strings.ReplaceAll(string(r.State[1:]), "_", " "))
+		if r.Reason != "" {
+			fmt.Fprintf(w, ": %s", plain.Clean(oneLine(r.Reason)))
+		}
+		fmt.Fprintln(w)
+	}
+	b := r.Budget
+	fmt.Fprintf(w, "  spent         %d steps, %d tokens (%d from the cache), $%.4f, %s\n",
+		b.Steps, b.Input+b.Output+b.CacheRead+b.CacheWrite, b.CacheRead, b.USD, time.Duration(b.Wall*float64(time.Second)).Round(time.Second))
+	fmt.Fprintf(w, "  record        daybreak --dir %s task show %s\n", a.Dir, r.Task)
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// Newest is the result of the newest task.
+func Newest(ctx context.Context, a *app.App) (worker.Result, error) {
+	ts, err := a.Store.Tasks(ctx, store.Filter{Limit: 1})
+	if err != nil {
+		return worker.Result{}, err
+	}
+	if len(ts) == 0 {
+		return worker.Result{}, &task.Error{Class: task.NotFound, Msg: "there is no task yet"}
+	}
+	return worker.ResultOf(ctx, a.Store, ts[0].ID)
+}

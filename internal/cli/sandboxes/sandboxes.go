@@ -1,0 +1,143 @@
+// Package sandboxes owns `daybreak sandbox`: what is running, ending what nobody owns, and a
+// shell for a look from the inside.
+//
+// Invariants: gc ends only sandboxes whose process is gone; exec uses the operator's own
+// profile and a sandbox of its own.
+package sandboxes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybreak-agent/daybreak/internal/app"
+	"github.com/daybreak-agent/daybreak/internal/cli/kit"
+	"github.com/daybreak-agent/daybreak/internal/guest"
+	"github.com/daybreak-agent/daybreak/internal/sandbox"
+	"github.com/daybreak-agent/daybreak/internal/snapshot"
+)
+
+// NewCmd makes the command.
+func NewCmd(env *kit.Env) *cobra.Command {
+	cmd := &cobra.Command{Use: "sandbox", Short: "See, clean up and try sandboxes"}
+	cmd.AddCommand(list(env), collect(env), execute(env))
+	return cmd
+}
+
+func list(env *kit.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "ls", Short: "List the sandboxes of this installation", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return with(cmd.Context(), env, func(a *app.App) error {
+				rt, err := a.Runtime()
+				if err != nil {
+					return err
+				}
+				hs, err := rt.List(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if len(hs) == 0 {
+					fmt.Fprintln(env.Out, "no sandboxes")
+					return nil
+				}
+				w := tabwriter.NewWriter(env.Out, 0, 4, 2, ' ', 0)
+				fmt.Fprintln(w, "ID\tTASK\tPURPOSE\tAGE\tOWNER")
+				for _, h := range hs {
+					state := "alive"
+					if app.Gone(h.Owner) {
+						state = "gone: `daybreak sandbox gc` ends it"
+					}
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", h.ID, h.Task, h.Purpose, env.Now().Sub(h.Started).Round(time.Second), state)
+				}
+				return w.Flush()
+			})
+		},
+	}
+}
+
+func collect(env *kit.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "gc", Short: "End sandboxes whose owner is gone", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return with(cmd.Context(), env, func(a *app.App) error {
+				rt, err := a.Runtime()
+				if err != nil {
+					return err
+				}
+				ended, err := rt.Collect(cmd.Context(), func(h sandbox.Handle) bool { return !app.Gone(h.Owner) })
+				for _, h := range ended {
+					fmt.Fprintf(env.Out, "ended %s (%s of task %s)\n", h.ID, h.Purpose, h.Task)
+				}
+				if len(ended) == 0 && err == nil {
+					fmt.Fprintln(env.Out, "nothing to end")
+				}
+				return err
+			})
+		},
+	}
+}
+
+func execute(env *kit.Env) *cobra.Command {
+	var repo, base string
+	cmd := &cobra.Command{
+		Use: "exec [--repo PATH] -- COMMAND [ARG...]", Short: "Run a command in a fresh sandbox of this configuration",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return with(cmd.Context(), env, func(a *app.App) error {
+				return runIn(cmd.Context(), env, a, repo, base, args)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&repo, "repo", "", "repository to check out in it")
+	cmd.Flags().StringVar(&base, "base", "", "commit, branch or tag (default: HEAD)")
+	return cmd
+}
+
+func runIn(ctx context.Context, env *kit.Env, a *app.App, repo, base string, args []string) (err error) {
+	rt, err := a.Runtime()
+	if err != nil {
+		return err
+	}
+	spec := a.SandboxSpec("exec")
+	if repo != "" {
+		snap, err := a.Snapshots.Prepare(ctx, snapshot.Source{Repo: repo, Ref: base, Environment: a.Environment()})
+		if err != nil {
+			return err
+		}
+		spec.Tree = snap.Tree
+		if a.Snapshots.HasHome(snap) {
+			spec.Home.Lower = []string{snap.Home}
+		}
+	}
+	box, err := rt.Start(ctx, spec)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, box.Destroy(context.WithoutCancel(ctx))) }()
+	res, err := box.Guest().Exec(ctx, guest.ExecRequest{Argv: args, Head: 1 << 20, Tail: 1 << 20})
+	if err != nil {
+		return err
+	}
+	if res.Error != "" {
+		return &kit.ExitError{Code: kit.Usage, Err: errors.New(res.Error)}
+	}
+	_, _ = env.Out.Write(res.Head)
+	_, _ = env.Out.Write(res.Tail)
+	if res.ExitCode != 0 {
+		return &kit.ExitError{Code: res.ExitCode}
+	}
+	return nil
+}
+
+func with(ctx context.Context, env *kit.Env, f func(*app.App) error) error {
+	a, err := env.Open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(a), a.Close())
+}

@@ -1,0 +1,122 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/daybreak-agent/daybreak/internal/action"
+	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/forge"
+	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/proposal"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// publish makes the commit, pushes it and opens the pull request, each once: the branch, the
+// commit and the text follow from the log alone, so that a later run makes the same ones.
+func (r *run) publish(ctx context.Context) error {
+	begin := r.cfg.Now()
+	r.progress("publish", "writing the pull request")
+	sum := r.j.Summary()
+	verdict, err := r.recordedVerdict(ctx)
+	if err != nil {
+		return err
+	}
+	in, err := r.proposal(ctx, sum, verdict)
+	if err != nil {
+		return err
+	}
+	title, body := proposal.Compose(in)
+	branch := proposal.BranchName(sum.Task, sum.Submitted.Title)
+	commit, err := r.cfg.Git.Commit(ctx, r.snap.GitDir, sum.Exported.Tree, r.snap.Base, git.CommitInfo{
+		AuthorName: r.cfg.AuthorName, AuthorEmail: r.cfg.AuthorEmail, When: sum.VerifiedAt,
+		Message: proposal.CommitMessage(in),
+	})
+	if err != nil {
+		return err
+	}
+	push := forge.Push{GitDir: r.snap.GitDir, Repo: sum.Created.Repo, Branch: branch, Commit: commit}
+	type pushed struct {
+		Commit string `json:"commit"`
+	}
+	if _, err := action.Do(ctx, r.j, "push:"+branch, "push", push,
+		func(ctx context.Context) (pushed, bool, error) { return pushed{}, false, nil }, // Push itself finds the branch
+		func(ctx context.Context) (pushed, error) {
+			_, err := r.cfg.Forge.Push(ctx, push)
+			return pushed{commit}, err
+		}); err != nil {
+		return err
+	}
+	evidence, err := json.MarshalIndent(verdict, "", "  ")
+	if err != nil {
+		return err
+	}
+	pr := forge.PullRequest{
+		Task: string(sum.Task), Repo: sum.Created.Repo, Base: sum.Created.Target, Branch: branch, Head: commit,
+		Title: title, Body: body, Draft: true, Files: map[string][]byte{"evidence.json": append(evidence, '\n')},
+	}
+	type opened struct {
+		URL string `json:"url"`
+	}
+	done, err := action.Do(ctx, r.j, "pull_request:"+branch, "pull_request", map[string]string{"branch": branch, "head": commit, "title": title},
+		func(ctx context.Context) (opened, bool, error) {
+			found, err := r.cfg.Forge.FindPullRequest(ctx, pr.Repo, branch)
+			if err != nil || found == nil {
+				return opened{}, false, err
+			}
+			return opened{found.URL}, true, nil
+		},
+		func(ctx context.Context) (opened, error) {
+			got, _, err := r.cfg.Forge.OpenPullRequest(ctx, pr)
+			return opened{got.URL}, err
+		})
+	if err != nil {
+		return err
+	}
+	text, err := r.redacted(ctx, body)
+	if err != nil {
+		return err
+	}
+	return r.j.move(ctx, task.InReview, "", event.PullRequestOpened{
+		Branch: branch, Head: commit, URL: done.URL, Title: title, Body: text, Draft: true,
+	}, event.StageFinished{Stage: "publish", Millis: r.since(begin)})
+}
+
+// proposal gathers what the pull request says, all of it from the record.
+func (r *run) proposal(ctx context.Context, sum event.Summary, v task.Verdict) (proposal.Input, error) {
+	if sum.Submitted == nil || sum.Exported == nil {
+		return proposal.Input{}, &task.Error{Class: task.Internal, Msg: "the log has a verdict but no submission"}
+	}
+	stat, err := r.cfg.Git.Stat(ctx, r.snap.GitDir, r.snap.Base, sum.Exported.Tree)
+	if err != nil {
+		return proposal.Input{}, err
+	}
+	in := proposal.Input{
+		Created: sum.Created, Submitted: *sum.Submitted, Verdict: v, Spent: sum.Spent,
+		LogSeq: sum.VerifiedSeq, LogRoot: sum.VerifiedHash, Task: sum.Task, Sandbox: r.sandboxLine(sum),
+	}
+	for _, s := range stat {
+		in.Stat = append(in.Stat, proposal.FileStat{Path: s.Path, Added: s.Added, Removed: s.Removed, Binary: s.Binary})
+	}
+	files, err := r.savedWorkspace(ctx)
+	if err != nil {
+		return in, err
+	}
+	c, err := r.sort(ctx, change{}, files)
+	if err != nil {
+		return in, err
+	}
+	if in.HeldDiff, err = r.heldDiff(ctx, c.held); err != nil {
+		return in, err
+	}
+	return in, nil
+}
+
+func (r *run) sandboxLine(sum event.Summary) string {
+	s := sum.AgentSandbox
+	if s == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s, %s", s.Runtime, s.Isolation)
+}

@@ -1,0 +1,286 @@
+// Package worker owns one run of a task: the lease and its heartbeat, the fixed stages
+// (prepare, baseline, agent, verify, publish), resuming from the log, stopping, and the result.
+//
+// Invariants: everything a run does is recorded under its lease before it happens, and a lost
+// lease ends the run at once; a stage that the log shows as done is not done again, a model
+// reply in the log is never asked for again; whatever way a task ends, the agent's change is
+// kept in the log and no sandbox of the run is left.
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/agent"
+	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/forge"
+	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/model"
+	"github.com/daybreak-agent/daybreak/internal/sandbox"
+	"github.com/daybreak-agent/daybreak/internal/snapshot"
+	"github.com/daybreak-agent/daybreak/internal/store"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// Config is what a worker needs. All fields without "may be" are required.
+type Config struct {
+	Store     store.Store
+	Runtime   sandbox.Runtime
+	Git       *git.Git
+	Snapshots *snapshot.Store
+	Forge     forge.Forge
+	// Model builds the client for "provider/model".
+	Model    func(name string) (model.Client, error)
+	Redactor agent.Redactor
+
+	Sandbox     sandbox.Spec // template: mounts, environment and limits of every sandbox
+	Environment string       // digest of what a sandbox looks like; part of a snapshot's identity
+	Protected   []string     // globs of paths to hold, beside the built-in ones
+	AuthorName  string
+	AuthorEmail string
+	MaxOutput   int // tokens of one reply
+	Thinking    int // tokens, 0: off
+
+	Owner    string                  // names this process in leases
+	Dead     func(owner string) bool // true when the owner is a process of this machine that is gone
+	LeaseTTL time.Duration
+	Sign     func(id task.ID, seq int64, root string) event.Checkpoint // at the end of a task; may be nil
+	Now      func() time.Time
+	Rand     io.Reader
+	Logger   *slog.Logger
+	Observe  Observer                 // may be nil
+	Show     func(model.Delta)        // live display of the model's stream, may be nil
+	Progress func(stage, note string) // live display of long stages, may be nil
+}
+
+// Worker runs tasks.
+type Worker struct{ cfg Config }
+
+// New returns a worker.
+func New(cfg Config) *Worker {
+	if cfg.LeaseTTL == 0 {
+		cfg.LeaseTTL = 30 * time.Second
+	}
+	return &Worker{cfg}
+}
+
+// run is one attempt at one task.
+type run struct {
+	*Worker
+	j    *journal
+	box  sandbox.Sandbox // the agent's; nil when not started
+	snap snapshot.Snapshot
+	set  settings
+}
+
+// ErrPaused wraps the reason why a task stopped without an end: its state is kept and a later
+// run goes on.
+var ErrPaused = errors.New("paused")
+
+// Run takes the task as far as it goes: to an end, or to review. The returned error is
+// Daybreak's, the provider's or the machine's; the task's own ends are in the result's state.
+func (w *Worker) Run(ctx context.Context, id task.ID) (event.Summary, error) {
+	lease, err := w.cfg.Store.Acquire(ctx, id, w.cfg.Owner, w.cfg.LeaseTTL, w.cfg.Dead)
+	if err != nil {
+		return event.Summary{}, err
+	}
+	events, err := w.cfg.Store.Events(ctx, id, 0, 0)
+	if err != nil {
+		return event.Summary{}, err
+	}
+	if err := event.VerifyChain(id, events); err != nil {
+		return event.Summary{}, &task.Error{Class: task.Internal, Err: err, Fix: "restore the database from a backup; the log is the only truth of a task"}
+	}
+	j := &journal{st: w.cfg.Store, now: w.cfg.Now, observe: w.cfg.Observe, lease: lease}
+	if j.summary, err = event.Fold(events); err != nil {
+		return event.Summary{}, err
+	}
+	r := &run{Worker: w, j: j}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := r.heartbeat(ctx, cancel)
+	err = r.guarded(ctx, events)
+	stop()
+	// What follows must be recorded even when ctx was cancelled: that is how the task ended.
+	end := context.WithoutCancel(ctx)
+	if !errors.Is(context.Cause(ctx), errLeaseLost) {
+		err = errors.Join(err, r.close(end), w.cfg.Store.Release(end, j.currentLease()))
+	} else if r.box != nil {
+		err = errors.Join(err, r.box.Destroy(end))
+	}
+	cancel(nil)
+	return j.Summary(), err
+}
+
+var errLeaseLost = &task.Error{Class: task.Stale, Msg: "the lease was lost to another worker"}
+
+// guarded runs the stages and turns their errors into the task's end or a pause.
+func (r *run) guarded(ctx context.Context, events []event.Event) error {
+	sum := r.j.Summary()
+	if sum.State.Done() {
+		return nil
+	}
+	r.j.start(r.cfg.Now())
+	if _, err := r.j.Append(ctx, event.RunStarted{Worker: r.cfg.Owner, Resumed: sum.Runs > 0, From: sum.LastSeq}); err != nil {
+		return err
+	}
+	budget, cancel := withWall(ctx, sum.Created.Limits, r.j.Spent())
+	defer cancel()
+	err := r.stages(budget, events)
+	if err == nil {
+		return nil
+	}
+	end := context.WithoutCancel(ctx)
+	var cause *task.Error
+	if budget.Err() != nil && errors.As(context.Cause(budget), &cause) {
+		switch cause.Class {
+		case task.Budget:
+			return r.finish(end, task.Exhausted, cause.Msg)
+		case task.StoppedBy:
+			return r.stopped(end)
+		case task.Stale:
+			return cause
+		}
+	}
+	if ctx.Err() != nil { // the process is told to go: the task stays where it is
+		return fmt.Errorf("%w: interrupted; run the same command again to go on", ErrPaused)
+	}
+	switch c := task.ClassOf(err); {
+	case c == task.Stale:
+		return err
+	case c.Retryable(), c == task.Auth, c == task.Unavailable:
+		return fmt.Errorf("%w: %w; when it is put right, run the same command again to go on", ErrPaused, err)
+	}
+	if ferr := r.finish(end, task.Failed, err.Error()); ferr != nil {
+		return errors.Join(err, ferr)
+	}
+	return err
+}
+
+func withWall(ctx context.Context, l task.Limits, spent task.Spent) (context.Context, context.CancelFunc) {
+	left := agent.Remaining(l, spent)
+	if left == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, left, &task.Error{Class: task.Budget, Msg: fmt.Sprintf("the wall clock budget of %s is used up", l.Wall)})
+}
+
+// stages runs what the log does not show as done.
+func (r *run) stages(ctx context.Context, events []event.Event) error {
+	if r.j.state() == task.Queued {
+		if err := r.j.move(ctx, task.Preparing, ""); err != nil {
+			return err
+		}
+	}
+	if err := r.prepare(ctx); err != nil {
+		return err
+	}
+	if s := r.j.state(); s == task.Preparing || s == task.Working || s == task.Verifying {
+		if done, err := r.work(ctx, events); err != nil || done {
+			return err
+		}
+	}
+	if r.j.state() == task.Publishing {
+		return r.publish(ctx)
+	}
+	return nil
+}
+
+// heartbeat renews the lease and watches for a person's stop, until the returned function is
+// called.
+func (r *run) heartbeat(ctx context.Context, cancel context.CancelCauseFunc) (stop func()) {
+	ctx, end := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		beat := time.NewTicker(r.cfg.LeaseTTL / 3)
+		defer beat.Stop()
+		look := time.NewTicker(time.Second)
+		defer look.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-beat.C:
+				if err := r.j.renew(ctx, r.cfg.LeaseTTL); task.ClassOf(err) == task.Stale {
+					cancel(errLeaseLost)
+					return
+				}
+			case <-look.C:
+				in, err := r.j.Inbox(ctx)
+				if err != nil {
+					continue // the append that follows will say what is wrong with the store
+				}
+				for _, s := range in {
+					if s.Kind == "stop" {
+						cancel(&task.Error{Class: task.StoppedBy, Msg: "stopped by " + s.Who})
+						return
+					}
+				}
+			}
+		}
+	}()
+	return func() { end(); <-done }
+}
+
+// stopped takes the stop out of the inbox, unless the loop already did, and ends the task.
+func (r *run) stopped(ctx context.Context) error {
+	in, err := r.j.Inbox(ctx)
+	if err != nil {
+		return err
+	}
+	reason := "stopped"
+	for _, s := range in {
+		if s.Kind != "stop" {
+			continue
+		}
+		if _, err := r.j.Take(ctx, []string{s.ID}, event.StopRequested{Signal: s.ID, Who: s.Who, Reason: s.Text}); err != nil {
+			return err
+		}
+	}
+	if s := r.j.Summary().Stop; s != nil {
+		reason = "stopped by " + s.Who
+		if s.Reason != "" {
+			reason += ": " + s.Reason
+		}
+	}
+	return r.finish(ctx, task.Stopped, reason)
+}
+
+// finish keeps the agent's change and moves the task to an end.
+func (r *run) finish(ctx context.Context, to task.State, reason string) error {
+	saveErr := r.saveWorkspace(ctx, string(to))
+	if saveErr != nil {
+		reason += " (the change in the sandbox could not be kept: " + saveErr.Error() + ")"
+	}
+	return r.j.move(ctx, to, reason)
+}
+
+// close ends the run's sandbox, stores the clock and signs the log when the task is done.
+func (r *run) close(ctx context.Context) error {
+	err := r.endBox(ctx, "the run ended")
+	err = errors.Join(err, r.j.flushClock(ctx))
+	sum := r.j.Summary()
+	if !sum.State.Done() || r.cfg.Sign == nil || sum.Checkpoint != nil && sum.Checkpoint.Seq == sum.LastSeq-1 {
+		return err
+	}
+	cp := r.cfg.Sign(sum.Task, sum.LastSeq, sum.LastHash)
+	_, cerr := r.j.Append(ctx, cp)
+	return errors.Join(err, cerr)
+}
+
+func (r *run) endBox(ctx context.Context, why string) error {
+	if r.box == nil {
+		return nil
+	}
+	id := r.box.Handle().ID
+	if err := r.box.Destroy(ctx); err != nil {
+		return fmt.Errorf("end sandbox %s: %w", id, err)
+	}
+	r.box = nil
+	_, err := r.j.Append(ctx, event.SandboxEnded{ID: id, Reason: why})
+	return err
+}
