@@ -71,14 +71,13 @@ func readStat(pid int) (procStat, bool) {
 }
 
 // marked reports whether a process carries the command's variable.
-func marked(pid, id int) bool {
+func marked(pid int, mark string) bool {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
 		return false
 	}
-	want := []byte(procMark + "=" + strconv.Itoa(id))
 	for v := range bytes.SplitSeq(env, []byte{0}) {
-		if bytes.Equal(v, want) {
+		if string(v) == mark {
 			return true
 		}
 	}
@@ -115,7 +114,7 @@ func (c *proc) members(all []procStat) []procStat {
 		if st.pid == self {
 			continue
 		}
-		if !in[st.pid] && st.state != 'Z' && marked(st.pid, c.id) {
+		if !in[st.pid] && st.state != 'Z' && marked(st.pid, c.mark) {
 			in[st.pid] = true
 		}
 		if in[st.pid] {

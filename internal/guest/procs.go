@@ -2,13 +2,13 @@ package guest
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -37,6 +37,7 @@ func fixedEnv() []string {
 type procs struct {
 	opts  ServerOptions
 	shell string
+	nonce string // tells this guest's commands from those of another one on the host
 
 	mu       sync.Mutex
 	last     int // number of the newest command
@@ -50,6 +51,7 @@ type procs struct {
 // proc is one command.
 type proc struct {
 	id         int
+	mark       string // a variable of its environment
 	cmd        *exec.Cmd
 	background bool
 	helper     bool // of the guest's own: nobody can wait for it
@@ -74,7 +76,7 @@ func newProcs(opts ServerOptions) (*procs, error) {
 	if err != nil {
 		shell = "/bin/sh"
 	}
-	return &procs{opts: opts, shell: shell, byID: make(map[int]*proc), leaders: make(map[int]bool)}, nil
+	return &procs{opts: opts, shell: shell, nonce: rand.Text(), byID: make(map[int]*proc), leaders: make(map[int]bool)}, nil
 }
 
 // exec runs a command, to its end unless it is a background one.
@@ -123,8 +125,8 @@ func (p *procs) start(r ExecRequest, helper bool) (*proc, ExecResult, error) {
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(p.opts.Root, dir)
 	}
-	c := &proc{id: id, background: r.Background, helper: helper, done: make(chan struct{}), start: p.opts.Now(), seen: make(map[procKey]bool)}
-	cmd := p.command(id, argv, dir, r.Env)
+	c := &proc{id: id, mark: p.mark(id), background: r.Background, helper: helper, done: make(chan struct{}), start: p.opts.Now(), seen: make(map[procKey]bool)}
+	cmd := p.command(c, argv, dir, r.Env)
 	c.cmd = cmd
 	stdin, err := p.stdin(r.Stdin)
 	if err != nil {
@@ -188,8 +190,8 @@ func (p *procs) launch(c *proc) error {
 // result holds the start of its standard error.
 func (p *procs) startPiped(argv []string, stdout *os.File) (*proc, ExecResult, error) {
 	id := p.number(true)
-	c := &proc{id: id, helper: true, done: make(chan struct{}), start: p.opts.Now(), seen: make(map[procKey]bool), out: newOutput("", 0, 4<<10, 1)}
-	c.cmd = p.command(id, argv, p.opts.Root, nil)
+	c := &proc{id: id, mark: p.mark(id), helper: true, done: make(chan struct{}), start: p.opts.Now(), seen: make(map[procKey]bool), out: newOutput("", 0, 4<<10, 1)}
+	c.cmd = p.command(c, argv, p.opts.Root, nil)
 	c.cmd.Stdout = stdout
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -206,10 +208,12 @@ func (p *procs) startPiped(argv []string, stdout *os.File) (*proc, ExecResult, e
 	return c, ExecResult{}, nil
 }
 
-func (p *procs) command(id int, argv []string, dir string, env []string) *exec.Cmd {
+func (p *procs) mark(id int) string { return fmt.Sprintf("%s=%s.%d", procMark, p.nonce, id) }
+
+func (p *procs) command(c *proc, argv []string, dir string, env []string) *exec.Cmd {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = dir
-	cmd.Env = append(append(append(os.Environ(), fixedEnv()...), env...), procMark+"="+strconv.Itoa(id))
+	cmd.Env = append(append(append(os.Environ(), fixedEnv()...), env...), c.mark)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd
 }

@@ -84,19 +84,19 @@ func (s *server) checker(ctx context.Context, rel string) func([]byte) []syntaxE
 	case ".py":
 		return s.external(ctx, "python3", func(file string) [][]string {
 			const compile = "import ast,sys\ntry: ast.parse(open(sys.argv[1],'rb').read())\nexcept (SyntaxError,ValueError) as e: print('%s:%s' % (getattr(e,'lineno',0) or 0, getattr(e,'msg',e))); sys.exit(1)"
-			return [][]string{{"-I", "-c", compile, file}}
+			return [][]string{{"-I", "-c", compile, file + ext}}
 		}, ext)
 	case ".js", ".mjs", ".cjs":
 		exts := map[string][]string{".js": {".cjs", ".mjs"}, ".mjs": {".mjs"}, ".cjs": {".cjs"}}[ext]
 		return s.external(ctx, "node", func(file string) [][]string {
 			var tries [][]string
 			for _, e := range exts {
-				tries = append(tries, []string{"--check", strings.TrimSuffix(file, ext) + e})
+				tries = append(tries, []string{"--check", file + e})
 			}
 			return tries
 		}, exts...)
 	case ".sh", ".bash":
-		return s.external(ctx, "bash", func(file string) [][]string { return [][]string{{"-n", file}} }, ext)
+		return s.external(ctx, "bash", func(file string) [][]string { return [][]string{{"-n", file + ext}} }, ext)
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func checkJSON(b []byte) []syntaxError {
 	return []syntaxError{{1 + strings.Count(string(b[:min(int(se.Offset), len(b))]), "\n"), se.Error()}}
 }
 
-// external checks with an interpreter of the sandbox. When there are several ways to run it,
+// external checks with an interpreter of the sandbox, on copies named file plus each of exts. When there are several ways to run it,
 // a file that passes one of them is good, and the first one's words are reported. A file the
 // interpreter refused before the edit as well is not worth a word: it names one error only.
 func (s *server) external(ctx context.Context, program string, tries func(file string) [][]string, exts ...string) func([]byte) []syntaxError {
@@ -147,7 +147,7 @@ func (s *server) external(ctx context.Context, program string, tries func(file s
 			}
 		}
 		var first []syntaxError
-		for i, args := range tries(filepath.Join(dir, "file"+exts[len(exts)-1])) {
+		for i, args := range tries(filepath.Join(dir, "file")) {
 			res, err := s.procs.run(ctx, ExecRequest{Argv: append([]string{program}, args...), Dir: dir, Timeout: syntaxTimeout}, true)
 			if err != nil || res.Error != "" || res.TimedOut || res.ExitCode == 0 || res.ExitCode > 125 {
 				return nil
