@@ -1,0 +1,280 @@
+package taskview
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// event writes what one event means to a reader. Events that only serve the machine (a
+// frozen prompt, a request that got its answer, the clock) are not shown.
+func (p *printer) event(e event.Event, payload event.Payload) {
+	switch v := payload.(type) {
+	case *event.TaskCreated, *event.PromptFrozen, *event.ModelRequested, *event.WallClocked:
+	case *event.ModelResponded:
+		p.response(e, v)
+	case *event.ModelFailed:
+		p.item(e.Time, "%s %s", p.bold("step %d", v.Step), p.red("the model call failed (%s, %s): %s",
+			Escape(string(v.Class)), plural(v.Attempts, "attempt"), Escape(v.Error)))
+	case *event.ToolStarted:
+		p.open[callKey{v.Step, v.Call}] = *v
+	case *event.ToolFinished:
+		p.result(e, v)
+	case *event.Steered:
+		p.item(e.Time, "%s says: %s", Escape(v.Who), cut(Escape(firstLine(v.Text.Inline)), 90))
+		p.full(v.Text)
+	case *event.StopRequested:
+		p.item(e.Time, "stopped by %s %s", Escape(v.Who), Escape(v.Reason))
+	case *event.Noticed:
+		p.item(e.Time, "  %s %s", p.dim("told (%s):", Escape(v.What)), cut(Escape(firstLine(v.Text)), 90))
+	case *event.Compacted:
+		p.item(e.Time, "  %s", p.dim("%s dropped from the conversation, %s → %s tokens",
+			plural(v.Dropped, "message"), count(v.Before), count(v.After)))
+	case *event.WorkspaceSaved:
+		p.item(e.Time, "  %s", p.dim("change kept: %s (%s)", plural(v.Files, "file"), Escape(v.Why)))
+		p.full(v.Diff)
+	case *event.ReproductionChecked:
+		p.item(e.Time, "  reproduction %s  %s  %s", p.kind(v.Kind, v.Kind == task.Verified), Escape(v.Reason), took(v.Millis))
+		p.full(v.Detail)
+	case *event.Submitted:
+		p.item(e.Time, "submitted: %s", p.bold("%s", Escape(v.Title)))
+		if p.opts.Full {
+			p.block("cause: " + v.Cause + "\nfix: " + v.Fix)
+		}
+	case *event.VerificationFinished:
+		p.verdict(e, v)
+	case *event.Declined:
+		p.item(e.Time, "declined (%s): %s", Escape(v.Kind), Escape(v.Reason))
+		if p.opts.Full {
+			p.block("tried: " + v.Tried)
+		}
+	default:
+		p.stage(e, payload)
+	}
+}
+
+// stage writes what the worker did around the agent.
+func (p *printer) stage(e event.Event, payload event.Payload) {
+	switch v := payload.(type) {
+	case *event.RunStarted:
+		what := "run started by"
+		if v.Resumed {
+			what = "resumed by"
+		}
+		p.item(e.Time, "%s %s %s", what, Escape(v.Worker), p.dim("%s", Escape(v.Note)))
+	case *event.StateChanged:
+		p.item(e.Time, "%s %s", p.dim("→"), p.state(v.To)+reason(v.Reason))
+	case *event.StageFinished:
+		s := fmt.Sprintf("%s done  %s%s", Escape(v.Stage), took(v.Millis), reason(v.Note))
+		if v.Error != "" {
+			s = p.red("%s failed  %s%s", Escape(v.Stage), took(v.Millis), reason(v.Error))
+		}
+		p.line(e.Time, s)
+	case *event.SnapshotReady:
+		how := "made"
+		if v.Cached {
+			how = "from the cache"
+		}
+		p.item(e.Time, "snapshot %s: %s, %s  %s", short(v.Digest), plural(v.Files, "file"), how, took(v.Millis))
+		for _, warning := range v.Warnings {
+			p.item(e.Time, "  %s", Escape(warning))
+		}
+	case *event.SandboxStarted:
+		p.item(e.Time, "sandbox for %s: %s, %s  %s", Escape(v.Purpose), Escape(v.Runtime), Escape(v.Isolation), took(v.Millis))
+	case *event.SandboxEnded:
+		p.item(e.Time, "%s", p.dim("sandbox ended: %s", Escape(v.Reason)))
+	case *event.BaselineFinished:
+		s := fmt.Sprintf("baseline: %d passed, %d failed, %d skipped, %d flaky", v.Passed, v.Failed, v.Skipped, len(v.Flaky))
+		p.item(e.Time, "%s  %s%s", s, p.dim("%s", Escape(v.Command)), reason(v.Problem))
+	case *event.Exported:
+		p.item(e.Time, "change exported: %s, tree %s", plural(len(v.Paths), "file"), short(v.Tree))
+		for _, path := range v.LeftOut {
+			p.item(e.Time, "  left out: %s", Escape(path))
+		}
+		p.full(v.Diff)
+	case *event.PolicyFound:
+		p.item(e.Time, "policy: %s", p.finding(v.Finding))
+	case *event.EffectIntended:
+		p.item(e.Time, "%s", p.dim("about to %s", Escape(v.Kind)))
+	case *event.EffectDone:
+		p.effect(e, v)
+	case *event.PullRequestOpened:
+		p.item(e.Time, "pull request: %s", p.bold("%s", Escape(v.Title)))
+		p.full(v.Body)
+	case *event.Redacted:
+		p.item(e.Time, "%s masked in %s (%s)", plural(v.Count, "secret"), Escape(v.Where), Escape(v.Rule))
+	case *event.Checkpoint:
+		p.item(e.Time, "%s", p.dim("log signed up to event %d by key %s", v.Seq, Escape(v.KeyID)))
+	default:
+		p.item(e.Time, "%s", p.dim("%s (not known to this version)", Escape(string(e.Kind))))
+	}
+}
+
+func (p *printer) effect(e event.Event, v *event.EffectDone) {
+	switch {
+	case v.Error != "":
+		p.item(e.Time, "%s", p.red("%s failed: %s", Escape(v.Kind), Escape(v.Error)))
+	case v.Found:
+		p.item(e.Time, "%s was done before the interruption", Escape(v.Kind))
+	default:
+		p.item(e.Time, "%s done", Escape(v.Kind))
+	}
+}
+
+// response opens a step: what the model said, in one line, and what the reply cost.
+func (p *printer) response(e event.Event, v *event.ModelResponded) {
+	all := v.Tokens
+	cost := ""
+	if v.Priced {
+		cost = fmt.Sprintf(" · $%.4f", v.Cost.USD())
+	}
+	attempts := ""
+	if v.Attempts > 1 {
+		attempts = fmt.Sprintf(" · %d attempts", v.Attempts)
+	}
+	p.item(e.Time, "%s %s", p.bold("step %d", v.Step), p.dim("%s in, %s cached, %s out%s · %s%s",
+		count(all.Input+all.CacheWrite), count(all.CacheRead), count(all.Output), cost, took(v.Millis), attempts))
+	said := p.said(v.Message)
+	switch {
+	case said == "":
+	case p.opts.Full:
+		p.block(said)
+	default:
+		p.item(e.Time, "  %s", p.dim("“%s”", cut(Escape(firstLine(said)), 100)))
+	}
+}
+
+// said returns the text blocks of a recorded message: of its JSON only what a reader sees.
+func (p *printer) said(message event.Text) string {
+	var m struct {
+		Blocks []struct{ Type, Text string }
+	}
+	if !p.document(message, &m) {
+		return ""
+	}
+	var out []string
+	for _, b := range m.Blocks {
+		if b.Type == "text" && b.Text != "" {
+			out = append(out, strings.Trim(b.Text, "\n"))
+		}
+	}
+	return strings.Join(out, "\n\n")
+}
+
+// result writes a tool call and its outcome on one line.
+func (p *printer) result(e event.Event, v *event.ToolFinished) {
+	key := callKey{v.Step, v.Call}
+	started, ok := p.open[key]
+	if !ok {
+		started = event.ToolStarted{Step: v.Step, Call: v.Call, Name: v.Name}
+	}
+	delete(p.open, key)
+	var outcome string
+	switch {
+	case v.Interrupted:
+		outcome = p.red("interrupted")
+	case v.ExitCode != nil && *v.ExitCode == 0:
+		outcome = p.green("exit 0")
+	case v.ExitCode != nil:
+		outcome = p.red("exit %d", *v.ExitCode)
+	case v.IsError:
+		outcome = p.red("refused")
+	default:
+		outcome = p.green("ok")
+	}
+	p.item(e.Time, "  %s %s  %s", p.call(started), outcome, p.dim("%s", took(v.Millis)))
+	if p.opts.Full {
+		if started.Args.Bytes > 0 || started.Args.Inline != "" {
+			p.text(started.Args)
+		}
+		p.text(v.Result)
+	}
+}
+
+// call names the tool and the argument that says most, in a column of its own.
+func (p *printer) call(c event.ToolStarted) string {
+	return fmt.Sprintf("%-9s %-62s", cut(Escape(c.Name), 12), cut(p.argument(c.Args), 62))
+}
+
+// argument picks one line out of a call's arguments.
+func (p *printer) argument(t event.Text) string {
+	if t.Inline == "" {
+		if t.Bytes == 0 {
+			return ""
+		}
+		return fmt.Sprintf("(%s)", plural(t.Bytes, "byte"))
+	}
+	var args map[string]json.RawMessage
+	if json.Unmarshal([]byte(t.Inline), &args) != nil {
+		return Escape(t.Inline)
+	}
+	for _, name := range []string{"command", "cmd", "query", "pattern", "path", "file", "tests", "test", "title", "reason"} {
+		raw, ok := args[name]
+		if !ok {
+			continue
+		}
+		var one string
+		var many []string
+		switch {
+		case json.Unmarshal(raw, &one) == nil:
+			return Escape(one)
+		case json.Unmarshal(raw, &many) == nil:
+			return Escape(strings.Join(many, " "))
+		}
+	}
+	var b bytes.Buffer
+	if json.Compact(&b, []byte(t.Inline)) != nil || b.String() == "{}" {
+		return ""
+	}
+	return Escape(b.String())
+}
+
+// verdict writes what verification concluded and the evidence for it.
+func (p *printer) verdict(e event.Event, v *event.VerificationFinished) {
+	p.item(e.Time, "%s %s  %s  %s", p.bold("verdict %d:", v.Attempt), p.kind(v.Kind, v.Kind.Accepted()), Escape(v.Reason), took(v.Millis))
+	var doc task.Verdict
+	if !p.document(v.Document, &doc) {
+		return
+	}
+	for _, r := range doc.Reproduction {
+		p.item(e.Time, "  %s: %s on the base, %s with the fix", Escape(r.Test), Escape(string(r.Base)), Escape(string(r.Head)))
+		if r.BaseSignature != "" {
+			p.item(e.Time, "    %s", p.dim("%s", cut(Escape(firstLine(r.BaseSignature)), 100)))
+		}
+	}
+	if s := doc.Suite; s.Command != "" {
+		p.item(e.Time, "  suite: %d passed, %s, %d failed already", s.Passed, plural(s.NewFailures, "new failure"), s.BaselineFailed)
+		for _, name := range append(s.NewlyFailing, s.Lost...) {
+			p.item(e.Time, "    %s", p.red("%s", Escape(name)))
+		}
+	}
+	for _, f := range doc.Findings {
+		p.item(e.Time, "  %s", p.finding(f))
+	}
+}
+
+func (p *printer) kind(k task.VerdictKind, good bool) string {
+	name := strings.ReplaceAll(Escape(string(k)), "_", " ")
+	if good {
+		return p.green("%s", name)
+	}
+	return p.red("%s", name)
+}
+
+// full writes a text when everything was asked for.
+func (p *printer) full(t event.Text) {
+	if p.opts.Full {
+		p.text(t)
+	}
+}
+
+func reason(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " · " + Escape(s)
+}
