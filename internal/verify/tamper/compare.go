@@ -1,0 +1,319 @@
+package tamper
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// maxPairs bounds how many new checks one old check is held against.
+const maxPairs = 300
+
+// compareTests sets two versions of one test side by side.
+func (a *analysis) compareTests(path string, old, now *unit) {
+	switch {
+	case now.skip > old.skip && now.skip == skips:
+		a.add(path, now.skipAt, TestSkipped, "block", fmt.Sprintf("test %s is now skipped", now.name), "", lineText(now.toks, now.skipAt))
+	case now.skip > old.skip:
+		a.add(path, now.skipAt, TestSkipped, "warn", fmt.Sprintf("test %s may now be skipped", now.name), "", lineText(now.toks, now.skipAt))
+	}
+	if now.focus && !old.focus {
+		a.add(path, now.line, TestFocused, "block", fmt.Sprintf("test %s now runs alone: others of its file or run are left out", now.name), "", lineText(now.toks, now.line))
+	}
+	if now.empty && !old.empty || len(old.asserts) > 0 && len(now.asserts) == 0 && len(now.body) < len(old.body)/2 {
+		a.add(path, now.line, TestEmptied, "block", fmt.Sprintf("test %s no longer checks anything", now.name), join(old.body), join(now.body))
+		return
+	}
+	for _, s := range old.subs {
+		if !slices.Contains(now.subs, s) {
+			if r := a.likelySub(old, now, s); r != "" {
+				a.add(path, now.line, TestRenamed, "warn", fmt.Sprintf("subtest %q of %s may now be called %q", s, now.name, r), s, r)
+				continue
+			}
+			a.add(path, now.line, TestDeleted, "block", fmt.Sprintf("subtest %q of %s is gone", s, now.name), s, "")
+		}
+	}
+	a.compareUnits(path, old, now)
+}
+
+// likelySub finds the only new subtest when exactly one was lost: a rename.
+func (a *analysis) likelySub(old, now *unit, lost string) string {
+	var fresh []string
+	for _, s := range now.subs {
+		if !slices.Contains(old.subs, s) {
+			fresh = append(fresh, s)
+		}
+	}
+	if len(fresh) == 1 && len(now.subs) >= len(old.subs) {
+		return fresh[0]
+	}
+	return ""
+}
+
+// compareUnits compares the checks and the data of two versions of a piece of a test file.
+func (a *analysis) compareUnits(path string, old, now *unit) {
+	removed, added := difference(old.asserts, now.asserts)
+	told := map[int]bool{} // old lines that a finding is about already
+	for _, r := range removed {
+		told[r.line] = true
+	}
+	for _, r := range removed {
+		best, at := 0.0, -1
+		for i, x := range added[:min(len(added), maxPairs)] {
+			l := likeness(r.toks, x.toks)
+			if skeleton(r.toks) == skeleton(x.toks) {
+				l += 1
+			}
+			if l > best {
+				best, at = l, i
+			}
+		}
+		if best < 0.4 {
+			a.add(path, near(now, r, old), AssertionRemoved, "warn", fmt.Sprintf("%s: a check is gone", now.name), r.text(), "")
+			continue
+		}
+		x := added[at]
+		added = slices.Delete(added, at, at+1)
+		a.changedCheck(path, now.name, r, x)
+	}
+	a.compareRows(path, old, now, told)
+}
+
+// changedCheck says what became of a check.
+func (a *analysis) changedCheck(path, name string, r, x assertion) {
+	switch {
+	case x.strength < r.strength:
+		a.add(path, x.line, AssertionLoosened, "warn", name+": a check was loosened", r.text(), x.text())
+	case hasEscape(x.toks) && !hasEscape(r.toks):
+		a.add(path, x.line, AssertionLoosened, "warn", name+": a check now has a way out", r.text(), x.text())
+	case skeleton(r.toks) == skeleton(x.toks):
+		a.add(path, x.line, ExpectedChanged, "warn", name+": an expected value changed", r.text(), x.text())
+	case within(literals(r.toks), literals(x.toks)):
+		a.add(path, x.line, ExpectedChanged, "info", name+": a check was adapted; its values are as before", r.text(), x.text())
+	default:
+		a.add(path, x.line, ExpectedChanged, "warn", name+": a check was rewritten", r.text(), x.text())
+	}
+}
+
+// hasEscape reports an "or" at the top of a check.
+func hasEscape(toks []token) bool {
+	return slices.ContainsFunc(toks, func(t token) bool { return t.s == "or" || t.s == "||" })
+}
+
+// near gives a line in the new file for a check that is only in the old one.
+func near(now *unit, r assertion, old *unit) int {
+	return max(now.line, now.line+min(r.line-old.line, 0))
+}
+
+// difference is what is only in a, and what is only in b, counting repeats.
+func difference(a, b []assertion) (onlyA, onlyB []assertion) {
+	count := map[string]int{}
+	for _, x := range b {
+		count[x.text()]++
+	}
+	for _, x := range a {
+		if k := x.text(); count[k] > 0 {
+			count[k]--
+		} else {
+			onlyA = append(onlyA, x)
+		}
+	}
+	count = map[string]int{}
+	for _, x := range a {
+		count[x.text()]++
+	}
+	for _, x := range b {
+		if k := x.text(); count[k] > 0 {
+			count[k]--
+		} else {
+			onlyB = append(onlyB, x)
+		}
+	}
+	return onlyA, onlyB
+}
+
+// compareRows looks at the lines that are no checks: the tables of data-driven tests, set-up
+// values, decorators.
+func (a *analysis) compareRows(path string, old, now *unit, told map[int]bool) {
+	left := map[string]int{}
+	newRows := rows(now.toks)
+	for _, r := range newRows {
+		left[rowKey(r)]++
+	}
+	var removed [][]token
+	for _, r := range rows(old.toks) {
+		k := rowKey(r)
+		if left[k] > 0 {
+			left[k]--
+		} else if !told[r[0].line] && !inCheck(old.asserts, r) {
+			removed = append(removed, r)
+		}
+	}
+	if len(removed) == 0 {
+		return
+	}
+	var added [][]token
+	for _, r := range newRows {
+		if k := rowKey(r); left[k] > 0 {
+			left[k]--
+			added = append(added, r)
+		}
+	}
+	var fresh []string
+	for _, r := range added {
+		fresh = append(fresh, literals(r)...)
+	}
+	slices.Sort(fresh)
+	for _, r := range removed {
+		lits := literals(r)
+		if len(lits) == 0 {
+			continue
+		}
+		k := skeleton(r)
+		at := slices.IndexFunc(added, func(x []token) bool { return skeleton(x) == k })
+		switch {
+		case at >= 0:
+			x := added[at]
+			added = slices.Delete(added, at, at+1)
+			if onlyMessage(r, x) {
+				continue
+			}
+			a.add(path, x[0].line, ExpectedChanged, "warn", now.name+": a value of an existing test changed", join(r), join(x))
+		case dataRow(r) && !within(lits, fresh):
+			a.add(path, now.line, AssertionRemoved, "warn", now.name+": a case is gone", join(r), "")
+		}
+	}
+}
+
+// onlyMessage reports whether two rows of one skeleton differ only in what a failure prints.
+func onlyMessage(old, now []token) bool {
+	prints := slices.ContainsFunc(old, func(t token) bool {
+		switch t.s {
+		case "Errorf", "Fatalf", "Error", "Fatal", "Logf", "Log", "print", "console", "Println", "Printf":
+			return true
+		}
+		return false
+	})
+	if !prints {
+		return false
+	}
+	for i := range old {
+		if i < len(now) && old[i].s != now[i].s && old[i].kind != text {
+			return false
+		}
+	}
+	return true
+}
+
+// inCheck reports whether a row is part of a check that is compared as a whole.
+func inCheck(asserts []assertion, row []token) bool {
+	return slices.ContainsFunc(asserts, func(x assertion) bool {
+		return len(x.toks) > 0 && row[0].line >= x.line && row[0].line <= x.toks[len(x.toks)-1].line
+	})
+}
+
+// dataRow reports whether a line is an entry of a table: brackets, values and field names only.
+func dataRow(row []token) bool {
+	open := row[0].s
+	if open != "{" && open != "(" && open != "[" && row[0].kind != text && row[0].s != "pytest" {
+		return false
+	}
+	return len(row) > 1 && (row[len(row)-1].s == "," || open == "{" || open == "[" || open == "(")
+}
+
+// lineText is the text of the tokens on a line.
+func lineText(toks []token, line int) string {
+	var on []token
+	for _, t := range toks {
+		if t.line == line {
+			on = append(on, t)
+		}
+	}
+	return join(on)
+}
+
+// compareFiles compares all units of one path; tests that are gone are kept for later, since
+// another file may have them.
+func (a *analysis) compareFiles(path string, old, now model) {
+	before, after := old.byName(), now.byName()
+	for i := range old.units {
+		o := &old.units[i]
+		n := after[o.name]
+		switch {
+		case n == nil && o.test:
+			a.lost = append(a.lost, lostTest{path: path, u: o})
+		case n == nil && len(o.asserts) > 0:
+			a.lostHelpers = append(a.lostHelpers, lostTest{path: path, u: o})
+		case n == nil:
+		case o.test && !n.test:
+			a.lost = append(a.lost, lostTest{path: path, u: o})
+		case o.test:
+			a.compareTests(path, o, n)
+		default:
+			if n.skip > o.skip {
+				a.add(path, n.skipAt, TestSkipped, "block", "the tests of the file are now skipped", "", lineText(n.toks, n.skipAt))
+			}
+			a.compareUnits(path, o, n)
+		}
+	}
+	for i := range now.units {
+		n := &now.units[i]
+		if before[n.name] != nil {
+			continue
+		}
+		a.fresh = append(a.fresh, lostTest{path: path, u: n})
+		if n.focus {
+			a.add(path, n.line, TestFocused, "block", fmt.Sprintf("new test %s runs alone: others of its file or run are left out", n.name), "", lineText(n.toks, n.line))
+		}
+		if !n.test && n.skip == skips {
+			a.add(path, n.skipAt, TestSkipped, "block", "the tests of the file are now skipped", "", lineText(n.toks, n.skipAt))
+		}
+	}
+}
+
+type lostTest struct {
+	path string
+	u    *unit
+}
+
+// settle decides about tests that are gone from their place: moved, moved and changed, renamed
+// or deleted.
+func (a *analysis) settle() {
+	taken := map[*unit]bool{}
+	claim := func(match func(lostTest) bool) *lostTest {
+		for i := range a.fresh {
+			f := &a.fresh[i]
+			if !taken[f.u] && match(*f) {
+				taken[f.u] = true
+				return f
+			}
+		}
+		return nil
+	}
+	for _, l := range a.lost {
+		body := l.u.bodyText()
+		same := claim(func(f lostTest) bool { return f.u.test && f.u.name == l.u.name && f.u.bodyText() == body })
+		if same == nil {
+			same = claim(func(f lostTest) bool { return f.u.test && f.u.name == l.u.name })
+		}
+		if same != nil {
+			a.add(same.path, same.u.line, TestRenamed, "info", fmt.Sprintf("test %s moved here from %s", l.u.name, l.path), "", "")
+			a.compareTests(same.path, l.u, same.u)
+			continue
+		}
+		if n := claim(func(f lostTest) bool { return f.u.test && f.u.bodyText() == body }); n != nil {
+			a.add(n.path, n.u.line, TestRenamed, "warn", fmt.Sprintf("test %s is now called %s", l.u.name, n.u.name), l.u.name, n.u.name)
+			continue
+		}
+		a.add(l.path, l.u.line, TestDeleted, "block", fmt.Sprintf("test %s is gone", l.u.name), join(l.u.toks), "")
+	}
+	for _, l := range a.lostHelpers {
+		if same := claim(func(f lostTest) bool { return f.u.name == l.u.name }); same != nil {
+			a.compareUnits(same.path, l.u, same.u)
+			continue
+		}
+		if claim(func(f lostTest) bool { return !f.u.test && f.u.bodyText() == l.u.bodyText() }) == nil {
+			a.add(l.path, l.u.line, AssertionRemoved, "warn", fmt.Sprintf("%s, which checks for tests, is gone", strings.TrimSpace(l.u.name)), join(l.u.toks), "")
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package tamper
+
+import (
+	"slices"
+	"strings"
+)
+
+var (
+	jsTests  = []string{"test", "it", "specify", "fit", "xit", "xtest", "xspecify"}
+	jsSuites = []string{"describe", "suite", "context", "fdescribe", "xdescribe", "xcontext"}
+)
+
+// readJS models a JavaScript or TypeScript test file: a unit for every test call with a
+// literal title, one for the rest.
+func readJS(_ string, src []byte) model {
+	toks := lex(src, langJS)
+	r := jsReader{toks: toks, inTest: make([]bool, len(toks))}
+	r.block(0, len(toks), "", runs, 0)
+	rest := unit{name: "module", line: 1}
+	for i, t := range toks {
+		if !r.inTest[i] {
+			rest.toks = append(rest.toks, t)
+		}
+	}
+	rest.asserts = jsChecks(rest.toks)
+	rest.body = rest.toks
+	r.m.units = append(r.m.units, rest)
+	return r.m
+}
+
+type jsReader struct {
+	toks   []token
+	inTest []bool
+	m      model
+}
+
+func (r *jsReader) at(i int) string {
+	if i >= 0 && i < len(r.toks) {
+		return r.toks[i].s
+	}
+	return ""
+}
+
+// jsCall is one call of test or describe.
+type jsCall struct {
+	title      string
+	open, end  int // the bracket and what follows its partner
+	suite      bool
+	skip       skipKind
+	focus      bool
+	parametric bool
+}
+
+// call reads a test or suite call whose name is at i.
+func (r *jsReader) call(i int) (jsCall, bool) {
+	t := r.toks[i]
+	isTest, isSuite := slices.Contains(jsTests, t.s), slices.Contains(jsSuites, t.s)
+	if t.kind != word || !isTest && !isSuite {
+		return jsCall{}, false
+	}
+	if r.at(i-1) == "." { // t.test(…) is node's subtest, x.it is something else
+		if t.s != "test" || !slices.Contains([]string{"t", "ctx", "context"}, r.at(i-2)) {
+			return jsCall{}, false
+		}
+	}
+	c := jsCall{suite: isSuite}
+	if t.s[0] == 'x' {
+		c.skip = skips
+	}
+	c.focus = t.s == "fit" || t.s == "fdescribe"
+	j := i + 1
+	for r.at(j) == "." && j+1 < len(r.toks) {
+		switch m := r.at(j + 1); m {
+		case "skip", "todo", "fails", "failing", "fixme":
+			c.skip = skips
+		case "skipIf", "runIf":
+			c.skip = max(c.skip, skipsSometimes)
+		case "only":
+			c.focus = true
+		case "each", "for":
+			c.parametric = true
+		case "concurrent", "sequential", "serial", "describe", "parallel":
+			c.suite = c.suite || m == "describe"
+		default:
+			return jsCall{}, false
+		}
+		j += 2
+		if m := r.at(j - 1); (m == "each" || m == "for" || m == "skipIf" || m == "runIf") && j < len(r.toks) {
+			if r.at(j) == "(" {
+				j = r.partner(j)
+			} else if r.toks[j].kind == text {
+				j++
+			}
+		}
+	}
+	if r.at(j) != "(" || j+1 >= len(r.toks) || r.toks[j+1].kind != text || r.toks[j+1].regex {
+		return jsCall{}, false
+	}
+	c.title, c.open, c.end = unquote(r.toks[j+1].s), j, r.partner(j)
+	if r.at(j+2) == "," && r.at(j+3) == "{" { // options come before the function
+		for k := j + 4; k < c.end && r.at(k) != "}"; k++ {
+			on := r.at(k+1) == ":" && r.at(k+2) != "false"
+			switch r.at(k) {
+			case "skip", "todo":
+				if on {
+					c.skip = skips
+				}
+			case "only":
+				c.focus = c.focus || on
+			}
+		}
+	}
+	return c, true
+}
+
+// partner returns the index after the bracket that closes the one at i.
+func (r *jsReader) partner(i int) int {
+	d := r.toks[i].depth
+	for j := i + 1; j < len(r.toks); j++ {
+		if r.toks[j].depth == d+1 && (r.toks[j].s == ")" || r.toks[j].s == "]" || r.toks[j].s == "}") {
+			return j + 1
+		}
+		if r.toks[j].depth <= d {
+			return j
+		}
+	}
+	return len(r.toks)
+}
+
+// block reads the tests between two tokens.
+func (r *jsReader) block(from, to int, prefix string, inherited skipKind, skipAt int) {
+	for i := from; i < to; {
+		c, ok := r.call(i)
+		if !ok {
+			i++
+			continue
+		}
+		at := skipAt
+		if c.skip > inherited {
+			at = r.toks[i].line
+		}
+		skip := max(c.skip, inherited)
+		name := prefix + c.title
+		end := min(c.end, to)
+		if c.suite {
+			if c.focus {
+				r.m.units = append(r.m.units, unit{name: name + " (suite)", line: r.toks[i].line, focus: true, toks: r.toks[i:min(c.open+2, end)]})
+			}
+			r.block(c.open+2, end, name+" > ", skip, at)
+			i = end
+			continue
+		}
+		for k := i; k < end; k++ {
+			r.inTest[k] = true
+		}
+		u := unit{name: name, line: r.toks[i].line, test: true, toks: r.toks[i:end], skip: skip, skipAt: at, focus: c.focus}
+		r.body(&u, c, end)
+		r.m.units = append(r.m.units, u)
+		r.block(c.open+2, end, name+" > ", skip, at)
+		i = end
+	}
+}
+
+// body fills in what the function of a test holds.
+func (r *jsReader) body(u *unit, c jsCall, end int) {
+	start := c.open + 2
+	for start < end && r.at(start) != "=>" && r.at(start) != "function" {
+		start++
+	}
+	if start >= end { // no function: a test without one is pending
+		u.body, u.empty = r.toks[c.open+2:end], true
+		return
+	}
+	u.body = r.toks[start:max(start, end-1)]
+	u.asserts = jsChecks(u.body)
+	open := start
+	for open < end && r.at(open) != "{" && !(r.at(open) == "=>" && r.at(open+1) != "{") {
+		open++
+	}
+	if r.at(open) == "{" {
+		u.empty = r.at(open+1) == "}" || r.at(open+1) == "return" && (r.at(open+2) == ";" || r.at(open+2) == "}")
+	}
+	base := 0
+	if open < end {
+		base = r.toks[open].depth + 1
+	}
+	for k := start; k+3 < end; k++ {
+		if r.at(k+1) == "." && r.at(k+2) == "skip" && r.at(k+3) == "(" && (r.at(k) == "this" || r.at(k) == "t" || r.at(k) == "ctx") {
+			s := skips
+			if r.toks[k].depth > base {
+				s = skipsSometimes
+			}
+			if s > u.skip {
+				u.skip, u.skipAt = s, r.toks[k].line
+			}
+		}
+	}
+}
+
+// jsChecks finds the checks among tokens: chains that begin with expect or assert, and the
+// methods of a test context.
+func jsChecks(toks []token) []assertion {
+	var out []assertion
+	at := func(i int) string {
+		if i >= 0 && i < len(toks) {
+			return toks[i].s
+		}
+		return ""
+	}
+	for i := 0; i < len(toks); i++ {
+		if toks[i].kind != word || at(i-1) == "." && at(i-2) != "t" {
+			continue
+		}
+		w := toks[i].s
+		starts := (w == "expect" || w == "assert" || w == "should" || w == "expectTypeOf") && (at(i+1) == "(" || at(i+1) == ".")
+		if (w == "t" || w == "test") && at(i+1) == "." && at(i+3) == "(" && strings.Contains(tapeChecks, " "+at(i+2)+" ") {
+			starts = true
+		}
+		if !starts {
+			continue
+		}
+		end := jsChain(toks, i)
+		out = append(out, assertion{toks: toks[i:end], line: toks[i].line, strength: strengthOf(toks[i:end])})
+		i = end - 1
+	}
+	return out
+}
+
+const tapeChecks = " equal equals is same deepEqual deepEquals strictEqual deepStrictEqual not notEqual notSame ok true truthy notOk false falsy throws rejects doesNotThrow match notMatch like snapshot fail error ifError isEqual has hasStrict notThrows throwsAsync assert "
+
+// jsChain returns the index after a chain of names, members and calls.
+func jsChain(toks []token, i int) int {
+	d := toks[i].depth
+	j := i + 1
+	for j < len(toks) {
+		switch s := toks[j].s; {
+		case toks[j].depth > d:
+		case toks[j].depth < d:
+			return j
+		case s == "." || s == "?.":
+			j++ // and the name after it
+		case s == "(" || s == "[":
+		default:
+			return j
+		}
+		j++
+	}
+	return min(j, len(toks))
+}

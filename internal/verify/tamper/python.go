@@ -1,0 +1,268 @@
+package tamper
+
+import (
+	"slices"
+	"strings"
+)
+
+// pyLine is a logical line: brackets and continuations joined.
+type pyLine struct {
+	toks   []token
+	indent int
+}
+
+func pyLines(toks []token) []pyLine {
+	var out []pyLine
+	for i := 0; i < len(toks); {
+		base := toks[i].depth
+		j := i + 1
+		for j < len(toks) && (toks[j].indent < 0 || toks[j].depth > base || closes(toks[j])) {
+			j++
+		}
+		out = append(out, pyLine{toks: toks[i:j], indent: max(toks[i].indent, 0)})
+		i = j
+	}
+	return out
+}
+
+func closes(t token) bool { return t.depth > 0 && (t.s == ")" || t.s == "]" || t.s == "}") }
+
+// head is the n-th word of the line, "" if there is none.
+func (l pyLine) head(n int) string {
+	if n < len(l.toks) {
+		return l.toks[n].s
+	}
+	return ""
+}
+
+func (l pyLine) has(words ...string) bool {
+	return slices.ContainsFunc(l.toks, func(t token) bool { return slices.Contains(words, t.s) })
+}
+
+// readPython models a Python test file: a unit for every function and method, one for the rest.
+func readPython(_ string, src []byte) model {
+	lines := pyLines(lex(src, langPython))
+	var m model
+	rest := unit{name: "module", line: 1}
+	type scope struct {
+		name   string
+		indent int
+		skip   skipKind
+		at     int
+		tests  bool
+	}
+	var classes []scope
+	for i := 0; i < len(lines); {
+		l := lines[i]
+		for len(classes) > 0 && l.indent <= classes[len(classes)-1].indent {
+			classes = classes[:len(classes)-1]
+		}
+		first := i
+		for i < len(lines) && lines[i].head(0) == "@" {
+			i++
+		}
+		if i == len(lines) {
+			break
+		}
+		l = lines[i]
+		deco := lines[first:i]
+		n := 0
+		if l.head(0) == "async" {
+			n = 1
+		}
+		switch {
+		case l.head(0) == "class":
+			k, at := pySkip(deco)
+			classes = append(classes, scope{name: l.head(1), indent: l.indent, skip: k, at: at, tests: pyTestClass(l)})
+			rest.toks = appendLines(rest.toks, deco)
+			i++
+		case l.head(n) == "def":
+			end := i + 1
+			for end < len(lines) && lines[end].indent > l.indent {
+				end++
+			}
+			name, skip, at := l.head(n+1), runs, 0
+			inTests := true
+			for _, c := range slices.Backward(classes) {
+				inTests = inTests && c.tests
+				if c.skip > skip {
+					skip, at = c.skip, c.at
+				}
+			}
+			for _, c := range slices.Backward(classes) {
+				name = c.name + "." + name
+			}
+			u := pyUnit(name, deco, lines[i:end])
+			u.test = inTests && strings.HasPrefix(l.head(n+1), "test")
+			if skip > u.skip {
+				u.skip, u.skipAt = skip, at
+			}
+			m.units = append(m.units, u)
+			i = end
+		default:
+			pyRest(&rest, l)
+			i++
+		}
+	}
+	m.units = append(m.units, rest)
+	return m
+}
+
+func pyTestClass(l pyLine) bool {
+	name := l.head(1)
+	return strings.HasPrefix(name, "Test") || strings.HasSuffix(name, "Test") || strings.HasSuffix(name, "Tests") || strings.Contains(join(l.toks), "Test")
+}
+
+func appendLines(toks []token, ls []pyLine) []token {
+	for _, l := range ls {
+		toks = append(toks, l.toks...)
+	}
+	return toks
+}
+
+// pyRest takes up a line outside functions: data, and marks for the whole file.
+func pyRest(rest *unit, l pyLine) {
+	if l.head(0) == "import" || l.head(0) == "from" {
+		return
+	}
+	rest.toks = append(rest.toks, l.toks...)
+	switch {
+	case l.head(0) == "pytestmark" && l.has("skip", "xfail"),
+		l.head(0) == "pytest" && l.head(2) == "skip",
+		l.head(0) == "__test__" && l.has("False"),
+		l.head(0) == "collect_ignore", l.head(0) == "collect_ignore_glob",
+		l.head(0) == "raise" && l.has("SkipTest"):
+		rest.skip, rest.skipAt = skips, l.toks[0].line
+	case l.head(0) == "pytestmark" && l.has("skipif"):
+		rest.skip, rest.skipAt = max(rest.skip, skipsSometimes), l.toks[0].line
+	}
+}
+
+// pySkip reads the decorators.
+func pySkip(deco []pyLine) (skipKind, int) {
+	k, at := runs, 0
+	for _, d := range deco {
+		s := runs
+		switch {
+		case d.has("skip", "xfail", "expectedFailure", "disabled"):
+			s = skips
+			if d.has("parametrize") { // a mark on one of the cases
+				s = skipsSometimes
+			}
+		case d.has("skipif", "skipIf", "skipUnless"):
+			s = skipsSometimes
+			if d.has("True") && d.has("skipif", "skipIf") || d.has("False") && d.has("skipUnless") {
+				s = skips
+			}
+		}
+		if s > k {
+			k, at = s, d.toks[0].line
+		}
+	}
+	return k, at
+}
+
+func pyUnit(name string, deco, lines []pyLine) unit {
+	u := unit{name: name, line: lines[0].toks[0].line, toks: appendLines(appendLines(nil, deco), lines)}
+	u.skip, u.skipAt = pySkip(deco)
+	body := lines[1:]
+	if len(body) == 0 { // def f(): return 1
+		depth := lines[0].toks[0].depth
+		for i, t := range lines[0].toks {
+			if t.s == ":" && t.depth == depth {
+				body = []pyLine{{toks: lines[0].toks[i+1:], indent: lines[0].indent + 1}}
+				break
+			}
+		}
+	}
+	level := -1
+	work := 0
+	for i, l := range body {
+		if len(l.toks) == 0 {
+			continue
+		}
+		if i == 0 {
+			level = l.indent
+			if l.toks[0].kind == text && len(l.toks) == 1 {
+				continue // what the test is about
+			}
+		}
+		u.body = append(u.body, l.toks...)
+		if work == 0 && l.head(0) == "return" && l.indent == level {
+			break
+		}
+		if h := l.head(0); h != "pass" && h != "..." && h != "return" {
+			work++
+		}
+		if k := pyBodySkip(l); k {
+			s := skips
+			if l.indent > level {
+				s = skipsSometimes
+			}
+			if s > u.skip {
+				u.skip, u.skipAt = s, l.toks[0].line
+			}
+		}
+		if pyCheck(l) {
+			toks := pyWithoutMessage(l.toks)
+			u.asserts = append(u.asserts, assertion{toks: toks, line: toks[0].line, strength: pyStrength(toks)})
+		}
+	}
+	u.empty = work == 0
+	return u
+}
+
+func pyBodySkip(l pyLine) bool {
+	s := join(l.toks)
+	return strings.HasPrefix(s, "pytest . skip (") || strings.HasPrefix(s, "pytest . xfail (") || strings.HasPrefix(s, "self . skipTest (") || strings.HasPrefix(s, "raise ") && l.has("SkipTest")
+}
+
+// pyCheck reports whether a line checks something.
+func pyCheck(l pyLine) bool {
+	if l.head(0) == "assert" {
+		return true
+	}
+	for i, t := range l.toks {
+		if t.kind != word {
+			continue
+		}
+		dotted := i > 0 && l.toks[i-1].s == "."
+		switch {
+		case dotted && strings.HasPrefix(t.s, "assert"), dotted && (t.s == "raises" || t.s == "warns" || t.s == "fail") && l.toks[max(i-2, 0)].s != "self",
+			dotted && t.s == "fail" && l.head(0) == "self", !dotted && strings.HasPrefix(t.s, "assert_"):
+			return i+1 < len(l.toks) && l.toks[i+1].s == "("
+		}
+	}
+	return false
+}
+
+// pyWithoutMessage takes off what an assert prints: the text after its last comma.
+func pyWithoutMessage(toks []token) []token {
+	if toks[0].s != "assert" {
+		return toks
+	}
+	depth := toks[0].depth
+	for i := len(toks) - 1; i > 0; i-- {
+		if toks[i].s == "," && toks[i].depth == depth {
+			return toks[:i]
+		}
+	}
+	return toks
+}
+
+func pyStrength(toks []token) int {
+	s := join(toks)
+	if strings.Contains(s, "assertRaises ( Exception") || strings.Contains(s, "raises ( Exception") || strings.Contains(s, "raises ( BaseException") {
+		return 1
+	}
+	if strings.Contains(s, "aises (") || strings.Contains(s, "aisesRegex (") {
+		if strings.Contains(s, "match =") || strings.Contains(s, "aisesRegex") {
+			return 3
+		}
+		return 2
+	}
+	if toks[0].s == "assert" && !slices.ContainsFunc(toks, func(t token) bool { return polarity[t.s] || t.s == "in" }) {
+		return max(1, strengthOf(toks)-1)
+	}
+	return strengthOf(toks)
+}
