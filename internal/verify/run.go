@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -166,7 +165,7 @@ func place(ctx context.Context, g *guest.Client, changes []git.Change) error {
 
 func (v *Verifier) exec(ctx context.Context, g *guest.Client, c command, deadline time.Time, out *ran) (guest.ExecResult, error) {
 	left := max(deadline.Sub(v.Now()), time.Second)
-	res, err := g.Exec(ctx, guest.ExecRequest{Shell: c.shell, Dir: path.Join(sandbox.WorkDir, c.dir), Env: c.env,
+	res, err := g.Exec(ctx, guest.ExecRequest{Shell: c.shell, Dir: c.dir, Env: c.env,
 		Timeout: left, Head: keepOutput, Tail: keepOutput})
 	if err != nil {
 		return res, fmt.Errorf("run %q: %w", c.human, err)
@@ -237,7 +236,7 @@ func (v *Verifier) reports(ctx context.Context, g *guest.Client, c command, remo
 		names = nil
 		for _, n := range strings.Split(string(res.Head), "\x00") {
 			if n != "" && len(names) < maxReports {
-				names = append(names, path.Join(sandbox.WorkDir, n))
+				names = append(names, n)
 			}
 		}
 	}

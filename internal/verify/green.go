@@ -1,0 +1,343 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/task"
+	"github.com/daybreak-agent/daybreak/internal/verify/tamper"
+)
+
+// confirmRuns is how often each side is run again before a difference counts as a regression.
+const confirmRuns = 2
+
+// green is P4 and P5: the whole suite with the change, which is also the first green run, then
+// the declared tests alone.
+func (p *proof) green(ctx context.Context) error {
+	start := p.v.Now()
+	p.job.progress("P5", "suite with the change")
+	suite := task.PhaseRecord{Phase: "P5", Name: "regression", Tree: treeDigest(p.job.Snapshot.Base, p.job.Changes)}
+	first, err := p.bench(ctx, "green", p.job.Changes, nil, &suite)
+	if err != nil {
+		return err
+	}
+	p.suiteSaw = first.cases
+	if first.count(task.Pass, task.Fail) == 0 {
+		p.facts.NothingRan = oneLine(lastLine(first.output), 200) + " "
+	}
+	p.settleUndeclared(first)
+	for i := range p.facts.Tests {
+		t := &p.facts.Tests[i]
+		t.Green = []Seen{p.see(first, t.Test, false)}
+		p.headSaw[t.Test] = first.cases[t.Test]
+	}
+	mid := p.v.Now()
+	alone := task.PhaseRecord{Phase: "P4", Name: "green", Tree: suite.Tree, Note: "the suite's run in P5 is the first green run; tests " + treeDigest("", p.parts.tests)}
+	p.job.progress("P4", "the declared tests with the change")
+	if err := p.greenAlone(ctx, &alone); err != nil {
+		return err
+	}
+	alone.Millis, alone.Complete = p.v.Now().Sub(mid).Milliseconds(), true
+	p.phase(alone)
+	if k, _ := Decide(p.facts); !k.Accepted() && k != task.Incomplete {
+		// Not fixed: what else the change does is no question yet, but the suite's numbers are known.
+		p.count(first)
+		suite.Note = "not compared: " + string(k)
+		p.phase(suite)
+		return nil
+	}
+	if err := p.compare(ctx, first, &suite); err != nil {
+		return err
+	}
+	suite.Millis, suite.Complete = p.v.Now().Sub(start).Milliseconds()-alone.Millis, !first.timedOut
+	p.phase(suite)
+	return nil
+}
+
+// greenAlone repeats the green run of the declared tests until the table has enough.
+func (p *proof) greenAlone(ctx context.Context, rec *task.PhaseRecord) error {
+	want := greenRuns
+	for _, t := range p.facts.Tests {
+		if rate, steady := rates(t.Red); !steady && rate >= minFailRate {
+			want = max(want, min(greenRunsFor(rate), maxGreenRuns))
+		}
+	}
+	for n := 1; n < want && len(p.facts.Tests) > 0; n++ {
+		if k, _ := rowNotRun(p.facts); k != "" {
+			return nil
+		}
+		if k, _ := rowGreen(p.facts); k == task.FlakyFix || p.greenHung() {
+			return nil
+		}
+		r, err := p.bench(ctx, "green", p.job.Changes, p.declaredPlaces(), rec)
+		if err != nil {
+			return err
+		}
+		for i := range p.facts.Tests {
+			t := &p.facts.Tests[i]
+			t.Green = append(t.Green, p.see(r, t.Test, false))
+			if c, ok := r.cases[t.Test]; ok && c.Failed() {
+				p.headSaw[t.Test] = c
+			}
+		}
+	}
+	return nil
+}
+
+// greenHung reports whether a declared test ran out of time with the change: more runs would
+// cost as much and say the same.
+func (p *proof) greenHung() bool {
+	return slices.ContainsFunc(p.facts.Tests, func(t TestFacts) bool {
+		return len(t.Green) > 0 && t.Green[0].Status == task.Timeout
+	})
+}
+
+// settleUndeclared keeps, of the tests that fail on base + tests, those that the change turns
+// green; without any, those that the change brought.
+func (p *proof) settleUndeclared(first ran) {
+	if len(p.job.Declared) > 0 {
+		return
+	}
+	var fixed, new []TestFacts
+	for _, t := range p.facts.Tests {
+		if first.cases[t.Test].Status == task.Pass {
+			fixed = append(fixed, t)
+		}
+		if _, old := p.job.Baseline.Tests[t.Test]; !old {
+			new = append(new, t)
+		}
+	}
+	p.facts.Tests = fixed
+	if len(fixed) == 0 {
+		p.facts.Tests = new
+	}
+	p.facts.Undeclared = len(p.facts.Tests) == 0
+}
+
+func (p *proof) count(r ran) {
+	p.verdict.Suite.Passed, p.verdict.Suite.Skipped = r.count(task.Pass), r.count(task.Skip, task.XFail)
+}
+
+// compare holds the suite's run against the baseline.
+func (p *proof) compare(ctx context.Context, first ran, rec *task.PhaseRecord) error {
+	p.count(first)
+	base := p.job.Baseline
+	declared := map[string]bool{}
+	for _, t := range p.facts.Tests {
+		declared[t.Test] = true
+	}
+	suspects := map[string]Place{}
+	for _, id := range sortedKeys(base.Tests) {
+		if base.Tests[id] != task.Pass || declared[id] {
+			continue
+		}
+		c, there := first.cases[id]
+		switch {
+		case there && c.Status == task.Pass:
+		case there && (c.Status == task.Skip || c.Status == task.XFail):
+			p.facts.Lost = append(p.facts.Lost, id+" (now skipped)")
+		case !there && p.removed(id, first):
+			if !p.moved(id) {
+				p.facts.Lost = append(p.facts.Lost, id)
+			}
+		default:
+			suspects[id] = base.Where[id]
+		}
+	}
+	for id, c := range first.cases {
+		if _, known := base.Tests[id]; !known && c.Failed() && !declared[id] {
+			suspects[id] = c.Place
+		}
+	}
+	for _, f := range first.incomplete {
+		if !slices.Contains(base.Incomplete, f) {
+			p.facts.Incomplete = append(p.facts.Incomplete, f)
+		}
+	}
+	if err := p.confirm(ctx, suspects, rec); err != nil {
+		return err
+	}
+	for _, f := range first.buildFailed {
+		if !slices.Contains(base.BuildFailed, f) && !slices.ContainsFunc(p.facts.Regressions, func(r string) bool { return strings.HasPrefix(r, f) }) {
+			p.facts.Regressions = append(p.facts.Regressions, f+" (no longer builds)")
+		}
+	}
+	p.verdict.Suite.NewFailures, p.verdict.Suite.NewlyFailing = len(p.facts.Regressions), p.facts.Regressions
+	return nil
+}
+
+// removed reports whether a test that passed on the base is gone because the change took it
+// away, not because its file or package broke.
+func (p *proof) removed(id string, r ran) bool {
+	pl := p.job.Baseline.Where[id]
+	if r.timedOut || slices.ContainsFunc(r.buildFailed, func(f string) bool { return f == pl.Group || f == pl.File || strings.HasPrefix(id, f) }) {
+		return false
+	}
+	for _, c := range p.job.Changes {
+		old, had := p.parts.old[c.Path]
+		if !had || !strings.Contains(string(old), lastWord(pl.Name)) {
+			continue
+		}
+		if c.Deleted || !strings.Contains(string(c.Content), lastWord(pl.Name)) {
+			return true
+		}
+	}
+	return false
+}
+
+func lastWord(name string) string {
+	words := idWords(name)
+	if len(words) == 0 {
+		return name
+	}
+	return words[len(words)-1]
+}
+
+// moved reports whether the tamper analysis found the test's body under another name.
+func (p *proof) moved(id string) bool {
+	name := lastWord(p.job.Baseline.Where[id].Name)
+	return slices.ContainsFunc(p.parts.tamper.Findings, func(f tamper.Finding) bool {
+		return f.SubKind == tamper.TestRenamed && strings.Contains(f.Old+" "+f.Detail, name)
+	})
+}
+
+// group is a test's package or file: reruns take all of it, since a test may fail only after
+// another one.
+func group(pl Place) Place { return Place{Suite: pl.Suite, Group: groupName(pl), File: pl.File} }
+
+func groupName(pl Place) string {
+	if strings.HasSuffix(pl.File, ".py") {
+		return ""
+	}
+	return pl.Group
+}
+
+func groups(suspects map[string]Place) []Place {
+	out := []Place{}
+	for _, id := range sortedKeys(suspects) {
+		if g := group(suspects[id]); !slices.Contains(out, g) {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// confirm runs what differs again on both sides. Only what fails in every run with the change
+// and in none on the base is a regression; the rest is reported as flaky.
+func (p *proof) confirm(ctx context.Context, suspects map[string]Place, rec *task.PhaseRecord) error {
+	if len(suspects) == 0 {
+		return nil
+	}
+	p.job.progress("P5", fmt.Sprintf("confirming %s that differ", plural(len(suspects), "test")))
+	flaky := map[string]bool{}
+	side := func(purpose string, placed []git.Change, steady func(id string, c Case, there bool) bool) error {
+		for range confirmRuns {
+			left := map[string]Place{}
+			for id, pl := range suspects {
+				if !flaky[id] {
+					left[id] = pl
+				}
+			}
+			if len(left) == 0 {
+				return nil
+			}
+			r, err := p.bench(ctx, purpose, placed, groups(left), rec)
+			if err != nil {
+				return err
+			}
+			for id := range left {
+				c, there := r.cases[id]
+				flaky[id] = !steady(id, c, there)
+			}
+		}
+		return nil
+	}
+	err := side("green", p.job.Changes, func(_ string, c Case, there bool) bool { return !there || c.Status != task.Pass })
+	if err != nil {
+		return err
+	}
+	// A test that the base does not have cannot be run there.
+	err = side("baseline", nil, func(id string, c Case, there bool) bool {
+		_, known := p.job.Baseline.Tests[id]
+		return !known || (there && c.Status == task.Pass)
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range sortedKeys(suspects) {
+		if flaky[id] {
+			p.verdict.Suite.Flaky = append(p.verdict.Suite.Flaky, id)
+		} else {
+			p.facts.Regressions = append(p.facts.Regressions, id)
+		}
+	}
+	return nil
+}
+
+// copies is row 15: the suite with the change, but with the base's own runner configuration
+// and hooks.
+func (p *proof) copies(ctx context.Context, rec *task.PhaseRecord) error {
+	if len(p.parts.hooks) == 0 {
+		return nil
+	}
+	p.job.progress("P7", "the suite with the base's runner configuration")
+	hook := map[string]bool{}
+	for _, c := range p.parts.hooks {
+		hook[c.Path] = true
+	}
+	rest := slices.DeleteFunc(slices.Clone(p.job.Changes), func(c git.Change) bool { return hook[c.Path] })
+	rec.Tree = treeDigest(p.job.Snapshot.Base, rest)
+	r, err := p.bench(ctx, "green", rest, nil, rec)
+	if err != nil {
+		return err
+	}
+	differ := map[string]Place{}
+	var undecided []string
+	for _, t := range p.facts.Tests {
+		c, there := r.cases[t.Test]
+		switch {
+		case there && c.Status == task.Fail:
+			differ[t.Test] = c.Place
+		case !there || c.Failed():
+			undecided = append(undecided, t.Test)
+		}
+	}
+	for id, c := range r.cases {
+		if c.Status == task.Fail && p.headPassed(id) && p.job.Baseline.Tests[id] != task.Flaky && !slices.Contains(p.verdict.Suite.Flaky, id) {
+			differ[id] = c.Place
+		}
+	}
+	if len(differ) > 0 {
+		if r, err = p.bench(ctx, "green", rest, groups(differ), rec); err != nil {
+			return err
+		}
+	}
+	var shown []string
+	for _, id := range sortedKeys(differ) {
+		if r.cases[id].Status == task.Fail {
+			shown = append(shown, id+" fails")
+		}
+	}
+	what := some(paths(p.parts.hooks))
+	switch {
+	case len(shown) > 0:
+		p.facts.BaseCopies, p.facts.CopiesShow = CopiesDiffer, some(shown)+" without the change of "+what
+		rec.Note = "the outcome differs with the base's copies of " + what
+	case len(undecided) > 0:
+		p.facts.BaseCopies, p.facts.CopiesShow = CopiesUndecided, some(undecided)+" needs the change of "+what
+		rec.Note = "undecided with the base's copies of " + what
+	default:
+		p.facts.BaseCopies = CopiesSame
+		rec.Note = "same outcome with the base's copies of " + what
+	}
+	for _, f := range paths(p.parts.hooks) {
+		p.verdict.Findings = append(p.verdict.Findings, task.Finding{Kind: "tamper", Severity: "warn", Path: path.Clean(f), Detail: "runner configuration or hook changed; " + rec.Note})
+	}
+	return nil
+}
+
+func (p *proof) headPassed(id string) bool { return p.suiteSaw[id].Status == task.Pass }

@@ -1,0 +1,220 @@
+package verify
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/guest"
+	"github.com/daybreak-agent/daybreak/internal/sandbox"
+	"github.com/daybreak-agent/daybreak/internal/snapshot"
+)
+
+// localLab gives benches that are the real guest on a copy of the tree, without a wall around
+// it: the runners, the wire and the files are real, the isolation is another package's test.
+type localLab struct {
+	t    testing.TB
+	mu   sync.Mutex
+	runs []string // purposes, in order
+	logs map[string][]byte
+}
+
+func (l *localLab) Bench(ctx context.Context, purpose string, s snapshot.Snapshot, keepHome bool) (sandbox.Sandbox, error) {
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return nil, err
+	}
+	work := filepath.Join(dir, "work")
+	if err := os.CopyFS(work, os.DirFS(s.Tree)); err != nil {
+		return nil, err
+	}
+	here, there := net.Pipe()
+	done := make(chan error, 1)
+	serveCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		done <- guest.Serve(serveCtx, there, there, guest.ServerOptions{Root: work, LogDir: filepath.Join(dir, "log")})
+	}()
+	c, err := guest.NewClient(ctx, here)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	l.mu.Lock()
+	l.runs = append(l.runs, purpose)
+	l.mu.Unlock()
+	return &localBox{dir: dir, client: c, stop: stop, done: done}, nil
+}
+
+func (l *localLab) Log(_ context.Context, data []byte) (string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	digest := treeDigest(string(data), nil)
+	if l.logs == nil {
+		l.logs = map[string][]byte{}
+	}
+	l.logs[digest] = data
+	return digest, nil
+}
+
+type localBox struct {
+	dir    string
+	client *guest.Client
+	stop   context.CancelFunc
+	done   chan error
+	once   sync.Once
+}
+
+func (b *localBox) Handle() sandbox.Handle { return sandbox.Handle{} }
+func (b *localBox) Info() sandbox.Info     { return sandbox.Info{Runtime: "local", Isolation: "none"} }
+func (b *localBox) Guest() *guest.Client   { return b.client }
+func (b *localBox) Export(context.Context, sandbox.ExportLimits) (sandbox.Manifest, error) {
+	return sandbox.Manifest{}, errors.New("no export from a local bench")
+}
+
+func (b *localBox) Destroy(context.Context) error {
+	var err error
+	b.once.Do(func() {
+		b.client.Close()
+		b.stop()
+		<-b.done
+		err = os.RemoveAll(b.dir)
+	})
+	return err
+}
+
+// sample is a txtar whose top directories are layers.
+type sample struct{ layers map[string]map[string]string }
+
+func loadSample(t testing.TB, name string) sample {
+	t.Helper()
+	a, err := txtar.ParseFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sample{map[string]map[string]string{}}
+	for _, f := range a.Files {
+		layer, path, ok := strings.Cut(f.Name, "/")
+		if !ok {
+			t.Fatalf("%s: %q is in no layer", name, f.Name)
+		}
+		if s.layers[layer] == nil {
+			s.layers[layer] = map[string]string{}
+		}
+		s.layers[layer][path] = string(f.Data)
+	}
+	return s
+}
+
+// snapshot lays the layers out as a base checkout.
+func (s sample) snapshot(t testing.TB, layers ...string) snapshot.Snapshot {
+	t.Helper()
+	dir := t.TempDir()
+	for _, layer := range layers {
+		files, ok := s.layers[layer]
+		if !ok {
+			t.Fatalf("no layer %q", layer)
+		}
+		for name, text := range files {
+			full := filepath.Join(dir, name)
+			if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(full, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return snapshot.Snapshot{Tree: dir, Base: strings.Repeat("b", 40), Digest: "env-1"}
+}
+
+// changes stacks layers into one change. "-path" deletes.
+func (s sample) changes(t testing.TB, layers ...string) []git.Change {
+	t.Helper()
+	byPath := map[string]git.Change{}
+	for _, layer := range layers {
+		if gone, ok := strings.CutPrefix(layer, "-"); ok {
+			byPath[gone] = git.Change{Path: gone, Deleted: true}
+			continue
+		}
+		files, ok := s.layers[layer]
+		if !ok {
+			t.Fatalf("no layer %q", layer)
+		}
+		for name, text := range files {
+			byPath[name] = git.Change{Path: name, Mode: 0o100644, Content: []byte(text)}
+		}
+	}
+	var out []git.Change
+	for _, p := range sortedKeys(byPath) {
+		out = append(out, byPath[p])
+	}
+	return out
+}
+
+// reportNames is randomness whose first bytes the test knows, to sweep up afterwards.
+type reportNames struct{ mark []byte }
+
+func (r reportNames) Read(p []byte) (int, error) {
+	n, err := rand.Read(p)
+	copy(p, r.mark)
+	return n, err
+}
+
+func newVerifier(t testing.TB, s Settings) (*Verifier, *localLab) {
+	t.Helper()
+	goroot, err := exec.Command("go", "env", "GOROOT", "GOCACHE", "GOMODCACHE").Output()
+	if err != nil {
+		need(t, "go")
+	}
+	dirs := strings.Fields(string(goroot))
+	if tt, ok := t.(*testing.T); ok {
+		tt.Setenv("PATH", filepath.Join(dirs[0], "bin")+":/usr/bin:/bin")
+		tt.Setenv("GOCACHE", dirs[1])
+		tt.Setenv("GOMODCACHE", dirs[2])
+		tt.Setenv("GOFLAGS", "")
+		tt.Setenv("HOME", t.TempDir())
+	}
+	mark := make([]byte, 8)
+	if _, err := rand.Read(mark); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		left, err := filepath.Glob("/tmp/r" + hex.EncodeToString(mark) + "*")
+		if err != nil {
+			t.Error(err)
+		}
+		for _, f := range left {
+			os.Remove(f)
+		}
+	})
+	lab := &localLab{t: t}
+	return &Verifier{Lab: lab, Settings: s, Rand: reportNames{mark}, Now: time.Now}, lab
+}
+
+// need fails where every tool must be there, and skips elsewhere.
+func need(t testing.TB, tool string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("%s is not installed", tool)
+	}
+	t.Skipf("%s is not installed", tool)
+}
+
+func needCommand(t testing.TB, argv ...string) {
+	t.Helper()
+	if err := exec.Command(argv[0], argv[1:]...).Run(); err != nil {
+		need(t, strings.Join(argv, " "))
+	}
+}
