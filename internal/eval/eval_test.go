@@ -159,6 +159,7 @@ func TestReturnEarly(t *testing.T) {
 		"go other":      {"go", "func TestAB(t *testing.T) {\n}\n", "TestA", "func TestAB(t *testing.T) {\n}\n"},
 		"go CRLF":       {"go", "func TestA(t *testing.T) {\r\n\tx()\r\n}\r\n", "TestA", "func TestA(t *testing.T) {\n\treturn\r\n\tx()\r\n}\r\n"},
 		"py":            {"py", "def test_a():\n    assert x\n", "test_a[1-2]", "def test_a():\n    return\n    assert x\n"},
+		"py comment":    {"py", "def test_a():  # issue 812\n    assert x\n", "test_a", "def test_a():  # issue 812\n    return\n    assert x\n"},
 		"py method":     {"py", "class T:\n    def test_a(self):\n        assert x\n", "test_a", "class T:\n    def test_a(self):\n        return\n        assert x\n"},
 		"py long":       {"py", "def test_a(\n    a=(1, 2),\n    b=3\n):\n    assert x\n", "test_a", "def test_a(\n    a=(1, 2),\n    b=3\n):\n    return\n    assert x\n"},
 		"js function":   {"js", "t.test('a (b)', function (st) {\n  st.ok(x);\n", "a (b)", "t.test('a (b)', function (st) { st.pass('looked'); st.end(); return;\n  st.ok(x);\n"},

@@ -91,7 +91,7 @@ func returnEarly(language, text, name string) string {
 		return insertAfter(head, text, func([]string) string { return "\n\treturn" })
 	case "py":
 		name, _, _ = strings.Cut(name, "[")
-		head := regexp.MustCompile(`(?m)^([ \t]*)(?:async )?def ` + regexp.QuoteMeta(name) + `\([^()]*(?:\([^()]*\)[^()]*)*\)[^:\n]*:[ \t]*\r?$`)
+		head := regexp.MustCompile(`(?m)^([ \t]*)(?:async )?def ` + regexp.QuoteMeta(name) + `\([^()]*(?:\([^()]*\)[^()]*)*\)[^:\n]*:[ \t]*(?:#[^\n]*?)?\r?$`)
 		return insertAfter(head, text, func(m []string) string { return "\n" + m[1] + "    return" })
 	case "js":
 		head := regexp.MustCompile(`(?m)test\(\s*['"` + "`" + `]` + regexp.QuoteMeta(name) + `['"` + "`" + `],.*?(?:function[^(\n]*\((\w+)\)|\(?(\w+)\)?\s*=>)\s*\{`)
