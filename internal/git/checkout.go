@@ -131,14 +131,19 @@ func settle(dest string) (files int, size int64, err error) {
 		if p == filepath.Join(dest, ".git") {
 			return filepath.SkipDir
 		}
+		fi, err := d.Info()
+		if err != nil {
+			return err
+		}
 		if !d.IsDir() {
-			fi, err := d.Info()
-			if err != nil {
-				return err
-			}
 			files++
-			if fi.Mode().IsRegular() {
-				size += fi.Size()
+		}
+		if fi.Mode().IsRegular() {
+			size += fi.Size()
+		}
+		if fi.Mode()&fs.ModeSymlink == 0 {
+			if err := openUp(p, fi); err != nil {
+				return err
 			}
 		}
 		if err := unix.UtimesNanoAt(unix.AT_FDCWD, p, when, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -147,6 +152,19 @@ func settle(dest string) (files int, size int64, err error) {
 		return nil
 	})
 	return files, size, err
+}
+
+// openUp undoes a strict umask of this process: others, such as the sandbox's user, read the
+// checkout.
+func openUp(p string, fi fs.FileInfo) error {
+	want := fi.Mode().Perm() | 0o444
+	if want&0o100 != 0 {
+		want |= 0o111
+	}
+	if want == fi.Mode().Perm() {
+		return nil
+	}
+	return os.Chmod(p, want)
 }
 
 // Ignored returns those of paths that the .gitignore files of the base ignore and that the

@@ -91,6 +91,11 @@ func (g *Git) FetchCommit(ctx context.Context, gitdir, src, ref string) (string,
 	if err != nil {
 		return "", err
 	}
+	if IsID(ref) { // pinned before: the source is not needed any more
+		if got, err := g.Resolve(ctx, gitdir, "refs/daybreak/base/"+ref); err == nil && got == ref {
+			return ref, nil
+		}
+	}
 	resolve := g.resolveRemote
 	if s.local {
 		resolve = g.resolveLocal
@@ -177,6 +182,42 @@ func (g *Git) resolveRemote(ctx context.Context, s source, ref string) (string, 
 		return "", &task.Error{Class: task.NotFound, Msg: fmt.Sprintf("%s has no commits", s.shown)}
 	}
 	return "", &task.Error{Class: task.NotFound, Msg: fmt.Sprintf("no branch or tag %q in %s", ref, s.shown), Fix: "over a URL give a branch, a tag or a full commit id"}
+}
+
+// TargetBranch returns the branch that ref stands for in src, for a pull request to aim at:
+// the branch of that name, or for "" and "HEAD" the one that is checked out or the default.
+// It is "" when ref is a commit or a tag, or HEAD is on no branch.
+func (g *Git) TargetBranch(ctx context.Context, src, ref string) (string, error) {
+	s, err := parseSource(src)
+	if err != nil {
+		return "", err
+	}
+	head := ref == "" || ref == "HEAD"
+	if !head {
+		if err := checkRev(ref); err != nil || strings.ContainsAny(ref, "*?[~^:@ ") || IsID(ref) {
+			return "", err
+		}
+		name := strings.TrimPrefix(ref, "refs/heads/")
+		id, err := g.RemoteBranch(ctx, src, name)
+		if err != nil || id == "" {
+			return "", err
+		}
+		return name, nil
+	}
+	args := []string{"ls-remote", "--quiet", "--symref"}
+	if s.local {
+		args = append(args, "--upload-pack="+g.helper("upload-pack"))
+	}
+	out, err := g.run(ctx, call{args: append(args, "--", s.url, "HEAD"), max: 1 << 20})
+	if err != nil {
+		return "", remoteError(s, "HEAD", err)
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	name, ok := strings.CutPrefix(strings.TrimSuffix(line, "\tHEAD"), "ref: refs/heads/")
+	if !ok {
+		return "", nil
+	}
+	return name, nil
 }
 
 // parseRefs reads the output of ls-remote.

@@ -191,6 +191,34 @@ func TestFetchCommitFromEveryKindOfSource(t *testing.T) {
 	})
 }
 
+func TestTargetBranch(t *testing.T) {
+	g := newGit(t)
+	src := repository(t, map[string]string{"a": "1"})
+	sh(t, src, "tag", "v1")
+	sh(t, src, "branch", "release/1.x")
+	for ref, want := range map[string]string{"": "main", "HEAD": "main", "release/1.x": "release/1.x", "refs/heads/main": "main", "v1": "", "HEAD~0": "", "nope": "", "main*": ""} {
+		if got, err := g.TargetBranch(t.Context(), src, ref); err != nil || got != want {
+			t.Errorf("%q: %q %v, want %q", ref, got, err, want)
+		}
+	}
+	sh(t, src, "checkout", "-q", "--detach")
+	if got, err := g.TargetBranch(t.Context(), src, ""); err != nil || got != "" {
+		t.Errorf("detached: %q %v", got, err)
+	}
+}
+
+func TestPinnedCommitNeedsNoSource(t *testing.T) {
+	g := newGit(t)
+	src := repository(t, map[string]string{"a": "1"})
+	gitdir, base := mirror(t, g, src)
+	if err := os.RemoveAll(src); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := g.FetchCommit(t.Context(), gitdir, src, base); err != nil || got != base {
+		t.Errorf("%s %v", got, err)
+	}
+}
+
 func chownAll(t *testing.T, dir string, uid int) {
 	t.Helper()
 	if err := filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {

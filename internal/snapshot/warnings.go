@@ -1,0 +1,74 @@
+package snapshot
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/daybreak-agent/daybreak/internal/git"
+)
+
+// lfsHead starts every Git LFS pointer (git-lfs spec, version 1).
+const lfsHead = "version https://git-lfs.github.com/spec/v1\n"
+
+// warnings says, one line each, what of a tree is not what it seems. tree is our own fresh
+// checkout of the entries.
+func warnings(tree string, entries []git.Entry) []string {
+	var subs, lfs, links, cases []string
+	lower := map[string]string{}
+	for _, e := range entries {
+		key := strings.ToLower(e.Path)
+		if other, ok := lower[key]; ok {
+			cases = append(cases, fmt.Sprintf("%q and %q", other, e.Path))
+		} else {
+			lower[key] = e.Path
+		}
+		switch {
+		case e.Mode == git.ModeSubmodule:
+			subs = append(subs, fmt.Sprintf("%q", e.Path))
+		case e.Mode == git.ModeLink:
+			text, err := os.Readlink(filepath.Join(tree, e.Path))
+			if err == nil && leaves(e.Path, text) {
+				links = append(links, fmt.Sprintf("%q → %q", e.Path, text))
+			}
+		case e.Size > int64(len(lfsHead)) && e.Size < 1024 && isPointer(filepath.Join(tree, e.Path)):
+			lfs = append(lfs, fmt.Sprintf("%q", e.Path))
+		}
+	}
+	var out []string
+	say := func(items []string, one, many string) {
+		switch n := len(items); {
+		case n == 1:
+			out = append(out, fmt.Sprintf("%s: %s", one, items[0]))
+		case n > 5:
+			out = append(out, fmt.Sprintf("%d %s: %s and %d more", n, many, strings.Join(items[:5], ", "), n-5))
+		case n > 1:
+			out = append(out, fmt.Sprintf("%d %s: %s", n, many, strings.Join(items, ", ")))
+		}
+	}
+	say(subs, "submodule, left as an empty directory", "submodules, left as empty directories")
+	say(lfs, "Git LFS pointer, whose content is not here", "Git LFS pointers, whose content is not here")
+	say(links, "link that leaves the tree, kept as it is and dead in the sandbox", "links that leave the tree, kept as they are and dead in the sandbox")
+	say(cases, "names that differ only in case", "pairs of names that differ only in case")
+	return out
+}
+
+func leaves(at, target string) bool {
+	if path.IsAbs(target) {
+		return true
+	}
+	end := path.Join(path.Dir(at), target)
+	return end == ".." || strings.HasPrefix(end, "../")
+}
+
+func isPointer(p string) bool {
+	fi, err := os.Lstat(p)
+	if err != nil || !fi.Mode().IsRegular() {
+		return false
+	}
+	b, err := os.ReadFile(p)
+	return err == nil && bytes.HasPrefix(b, []byte(lfsHead))
+}
