@@ -151,12 +151,12 @@ func matchLines(content, old, repl []byte) (matched, bool) {
 	if len(want) == 0 || len(want) > len(have) || len(bytes.TrimSpace(old)) == 0 {
 		return matched{}, false
 	}
-	core := func(l []byte) []byte { return bytes.TrimLeft(trimEnd(l), " \t") }
+	core := func(l []byte) []byte { return bytes.TrimLeft(l, " \t") }
 	var hits []int
 	for i := 0; i+len(want) <= len(have); i++ {
 		same := true
 		for j := range want {
-			if !bytes.Equal(core(have[i+j]), core(want[j])) {
+			if !bytes.Equal(core(trimEnd(have[i+j])), core(want[j])) {
 				same = false
 				break
 			}

@@ -34,42 +34,41 @@ func newOutput(path string, limit int64, head, tail int) *output {
 	return &output{path: path, cap: limit, head: head, tail: tail, ended: true}
 }
 
-// copyFrom reads until the end, or until stopReading.
+// copyFrom reads until the end. A read deadline in the past ends it as well, although somebody
+// still holds the pipe; what the pipe holds at that moment is taken.
 func (o *output) copyFrom(r io.Reader) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := r.Read(buf)
 		o.write(buf[:n])
-		if err != nil {
-			return
+		if err == nil {
+			continue
 		}
+		if file, ok := r.(*os.File); ok && errors.Is(err, os.ErrDeadlineExceeded) {
+			o.drain(file, buf)
+		}
+		return
 	}
 }
 
-// stopReading ends copyFrom although somebody still holds the pipe; what the pipe holds at
-// this moment is taken.
-func (o *output) stopReading(r *os.File) {
-	if r.SetReadDeadline(time.Unix(1, 0)) != nil {
-		r.Close()
-		return
-	}
+// drain takes what a pipe holds, at most the 1 MiB that it can, without waiting.
+func (o *output) drain(r *os.File, buf []byte) {
 	raw, err := r.SyscallConn()
 	if err != nil || r.SetReadDeadline(time.Time{}) != nil {
 		return
 	}
-	buf := make([]byte, 64<<10)
-	for range 16 { // a pipe holds 64 KiB, at most 1 MiB
+	for range 1 << 20 / len(buf) {
 		n := 0
+		var rerr error
 		err := raw.Read(func(fd uintptr) bool {
-			n, err = syscall.Read(int(fd), buf)
+			n, rerr = syscall.Read(int(fd), buf)
 			return true
 		})
-		if err != nil || n <= 0 {
-			break
+		if err != nil || rerr != nil || n <= 0 {
+			return
 		}
 		o.write(buf[:n])
 	}
-	_ = r.SetReadDeadline(time.Unix(1, 0))
 }
 
 func (o *output) write(b []byte) {

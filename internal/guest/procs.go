@@ -282,7 +282,7 @@ func (p *procs) follow(c *proc, read *os.File, timeout time.Duration) {
 	select {
 	case <-copied:
 	case <-t.C:
-		c.out.stopReading(read)
+		_ = read.SetReadDeadline(time.Unix(1, 0))
 		<-copied
 	}
 	t.Stop()

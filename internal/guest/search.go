@@ -113,8 +113,29 @@ func rgArgs(r SearchRequest) []string {
 	default:
 		args = append(args, "--smart-case")
 	}
-	for _, g := range r.Globs {
+	return append(args, globArgs(r.Globs)...)
+}
+
+// globArgs selects files. To rg a --glob that selects overrides .gitignore, a file type does
+// not; so patterns of plain names become a type.
+func globArgs(globs []string) []string {
+	plain := true
+	for _, g := range globs {
+		if !strings.HasPrefix(g, "!") && strings.ContainsAny(g, "/:") {
+			plain = false
+		}
+	}
+	var args []string
+	typed := false
+	for _, g := range globs {
+		if plain && !strings.HasPrefix(g, "!") {
+			args, typed = append(args, "--type-add", "wanted:"+g), true
+			continue
+		}
 		args = append(args, "--glob", g)
+	}
+	if typed {
+		args = append(args, "--type", "wanted")
 	}
 	return args
 }
@@ -146,9 +167,7 @@ func (s *server) searchPaths(in []string) (paths []string, problem string) {
 
 func (s *server) listFiles(ctx context.Context, r SearchRequest, paths []string) (SearchResult, error) {
 	args := []string{"--no-config", "--hidden", "--glob", "!.git", "--color", "never", "--files", "--null"}
-	for _, g := range r.Globs {
-		args = append(args, "--glob", g)
-	}
+	args = append(args, globArgs(r.Globs)...)
 	var res SearchResult
 	out, err := s.rg(ctx, append(append(args, "--"), paths...), func(in io.Reader) error {
 		b := bufio.NewReaderSize(in, 64<<10)
