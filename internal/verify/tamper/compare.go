@@ -53,10 +53,6 @@ func (a *analysis) likelySub(old, now *unit, lost string) string {
 // compareUnits compares the checks and the data of two versions of a piece of a test file.
 func (a *analysis) compareUnits(path string, old, now *unit) {
 	removed, added := difference(old.asserts, now.asserts)
-	told := map[int]bool{} // old lines that a finding is about already
-	for _, r := range removed {
-		told[r.line] = true
-	}
 	for _, r := range removed {
 		best, at := 0.0, -1
 		for i, x := range added[:min(len(added), maxPairs)] {
@@ -76,7 +72,7 @@ func (a *analysis) compareUnits(path string, old, now *unit) {
 		added = slices.Delete(added, at, at+1)
 		a.changedCheck(path, now.name, r, x)
 	}
-	a.compareRows(path, old, now, told)
+	a.compareRows(path, old, now)
 }
 
 // changedCheck says what became of a check.
@@ -134,7 +130,8 @@ func difference(a, b []assertion) (onlyA, onlyB []assertion) {
 
 // compareRows looks at the lines that are no checks: the tables of data-driven tests, set-up
 // values, decorators.
-func (a *analysis) compareRows(path string, old, now *unit, told map[int]bool) {
+func (a *analysis) compareRows(path string, old, now *unit) {
+	checked := checkedLines(old.asserts)
 	left := map[string]int{}
 	newRows := rows(now.toks)
 	for _, r := range newRows {
@@ -145,7 +142,7 @@ func (a *analysis) compareRows(path string, old, now *unit, told map[int]bool) {
 		k := rowKey(r)
 		if left[k] > 0 {
 			left[k]--
-		} else if !told[r[0].line] && !inCheck(old.asserts, r) {
+		} else if !checked[r[0].line] {
 			removed = append(removed, r)
 		}
 	}
@@ -170,7 +167,7 @@ func (a *analysis) compareRows(path string, old, now *unit, told map[int]bool) {
 			continue
 		}
 		k := skeleton(r)
-		at := slices.IndexFunc(added, func(x []token) bool { return skeleton(x) == k })
+		at := slices.IndexFunc(added[:min(len(added), maxPairs)], func(x []token) bool { return skeleton(x) == k })
 		switch {
 		case at >= 0:
 			x := added[at]
@@ -205,11 +202,16 @@ func onlyMessage(old, now []token) bool {
 	return true
 }
 
-// inCheck reports whether a row is part of a check that is compared as a whole.
-func inCheck(asserts []assertion, row []token) bool {
-	return slices.ContainsFunc(asserts, func(x assertion) bool {
-		return len(x.toks) > 0 && row[0].line >= x.line && row[0].line <= x.toks[len(x.toks)-1].line
-	})
+// checkedLines are the lines of checks, which are compared as a whole.
+func checkedLines(asserts []assertion) map[int]bool {
+	out := map[int]bool{}
+	for _, x := range asserts {
+		out[x.line] = true
+		for _, t := range x.toks {
+			out[t.line] = true
+		}
+	}
+	return out
 }
 
 // dataRow reports whether a line is an entry of a table: brackets, values and field names only.

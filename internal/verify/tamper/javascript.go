@@ -117,11 +117,8 @@ func (r *jsReader) call(i int) (jsCall, bool) {
 func (r *jsReader) partner(i int) int {
 	d := r.toks[i].depth
 	for j := i + 1; j < len(r.toks); j++ {
-		if r.toks[j].depth == d+1 && (r.toks[j].s == ")" || r.toks[j].s == "]" || r.toks[j].s == "}") {
+		if r.toks[j].depth <= d { // the partner has its own bracket's depth
 			return j + 1
-		}
-		if r.toks[j].depth <= d {
-			return j
 		}
 	}
 	return len(r.toks)
@@ -239,7 +236,7 @@ func jsChain(toks []token, i int) int {
 			return j
 		case s == "." || s == "?.":
 			j++ // and the name after it
-		case s == "(" || s == "[":
+		case s == "(" || s == "[" || s == ")" || s == "]": // an outer bracket's end is shallower
 		default:
 			return j
 		}

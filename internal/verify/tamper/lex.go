@@ -21,7 +21,7 @@ type token struct {
 	s      string
 	line   int
 	indent int  // column of the first token of a physical line, else -1
-	depth  int  // brackets open before it
+	depth  int  // brackets open around it; both brackets of a pair have the pair's own
 	regex  bool // a JavaScript regular expression
 }
 

@@ -200,6 +200,9 @@ func strengthOf(toks []token) int {
 		if i > 0 {
 			before = toks[i-1].s
 		}
+		if before == "." && i > 1 && negations[toks[i-2].s] {
+			before = "not"
+		}
 		switch strings.TrimSuffix(t.s, "f") {
 		case "==", "===", "Equal", "EqualValues", "Exactly", "EqualError", "ErrorIs", "JSONEq", "YAMLEq", "ElementsMatch", "DeepEqual", "Diff", "Same",
 			"toBe", "toEqual", "toStrictEqual", "strictEqual", "deepEqual", "deepStrictEqual", "equal", "equals", "eql", "same", "is", "toThrowErrorMatchingInlineSnapshot", "toMatchSnapshot", "toMatchInlineSnapshot",

@@ -25,7 +25,7 @@ func pyLines(toks []token) []pyLine {
 	return out
 }
 
-func closes(t token) bool { return t.depth > 0 && (t.s == ")" || t.s == "]" || t.s == "}") }
+func closes(t token) bool { return (t.s == ")" || t.s == "]" || t.s == "}") } // has the depth of its partner
 
 // head is the n-th word of the line, "" if there is none.
 func (l pyLine) head(n int) string {
@@ -163,7 +163,7 @@ func pySkip(deco []pyLine) (skipKind, int) {
 }
 
 func pyUnit(name string, deco, lines []pyLine) unit {
-	u := unit{name: name, line: lines[0].toks[0].line, toks: appendLines(appendLines(nil, deco), lines)}
+	u := unit{name: name, line: lines[0].toks[0].line, toks: appendLines(appendLines(nil, deco), lines[:1])}
 	u.skip, u.skipAt = pySkip(deco)
 	body := lines[1:]
 	if len(body) == 0 { // def f(): return 1
@@ -188,6 +188,9 @@ func pyUnit(name string, deco, lines []pyLine) unit {
 			}
 		}
 		u.body = append(u.body, l.toks...)
+		if len(lines) > 1 {
+			u.toks = append(u.toks, l.toks...)
+		}
 		if work == 0 && l.head(0) == "return" && l.indent == level {
 			break
 		}
@@ -236,10 +239,11 @@ func pyCheck(l pyLine) bool {
 	return false
 }
 
-// pyWithoutMessage takes off what an assert prints: the text after its last comma.
+// pyWithoutMessage takes off what a check prints: the text after an assert's last comma, and
+// the argument of a unittest method beyond those it needs.
 func pyWithoutMessage(toks []token) []token {
 	if toks[0].s != "assert" {
-		return toks
+		return pyMethodWithoutMessage(toks)
 	}
 	depth := toks[0].depth
 	for i := len(toks) - 1; i > 0; i-- {
@@ -265,4 +269,24 @@ func pyStrength(toks []token) int {
 		return max(1, strengthOf(toks)-1)
 	}
 	return strengthOf(toks)
+}
+
+func pyMethodWithoutMessage(toks []token) []token {
+	if len(toks) < 5 || toks[0].s != "self" || toks[3].s != "(" || toks[len(toks)-1].s != ")" {
+		return toks
+	}
+	need, commas, last := 2, 0, 0
+	switch toks[2].s {
+	case "assertTrue", "assertFalse", "assertIsNone", "assertIsNotNone":
+		need = 1
+	}
+	for i := 4; i < len(toks)-1; i++ {
+		if toks[i].s == "," && toks[i].depth == toks[3].depth+1 {
+			commas, last = commas+1, i
+		}
+	}
+	if commas < need || last+1 >= len(toks) || toks[last+1].kind != text && toks[last+1].s != "msg" {
+		return toks
+	}
+	return append(slices.Clone(toks[:last]), toks[len(toks)-1])
 }

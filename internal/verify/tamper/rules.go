@@ -168,7 +168,7 @@ func mainText(src []byte, l lang) string {
 	for i := 0; i+1 < len(toks); i++ {
 		if toks[i].s == "func" && toks[i+1].s == "TestMain" {
 			j := i + 2
-			for j < len(toks) && !(toks[j].s == "}" && toks[j].depth == 1) {
+			for j < len(toks) && !(toks[j].s == "}" && toks[j].depth == 0) {
 				j++
 			}
 			return join(toks[i:min(j+1, len(toks))])
