@@ -47,6 +47,7 @@ type Store struct {
 	log  *slog.Logger
 
 	turn    chan struct{} // holds one token: the right to use writer
+	closed  chan struct{} // closed by Close
 	writer  *sql.Conn
 	writeDB *sql.DB
 	readDB  *sql.DB
@@ -66,7 +67,7 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("database path: %w", err)
 	}
-	s := &Store{path: abs, now: opts.Now, log: opts.Logger, turn: make(chan struct{}, 1)}
+	s := &Store{path: abs, now: opts.Now, log: opts.Logger, turn: make(chan struct{}, 1), closed: make(chan struct{})}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -148,10 +149,16 @@ func connect(path string, pragmas ...string) (*sql.DB, error) {
 	return sql.OpenDB(c), nil
 }
 
-// Close waits for a running write and closes the file. The store cannot be used afterwards.
+// Close waits for a running write and closes the file. Later calls do nothing; a write after
+// it is an error.
 func (s *Store) Close() error {
-	<-s.turn
-	return s.closeAll()
+	select {
+	case <-s.turn: // never given back
+		close(s.closed)
+		return s.closeAll()
+	case <-s.closed:
+		return nil
+	}
 }
 
 func (s *Store) closeAll() error {
@@ -201,6 +208,8 @@ func (s *Store) write(ctx context.Context, what string, do func(ctx context.Cont
 	select {
 	case <-s.turn:
 		defer func() { s.turn <- struct{}{} }()
+	case <-s.closed:
+		return fmt.Errorf("%s: the database is closed", what)
 	case <-ctx.Done():
 		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 	}

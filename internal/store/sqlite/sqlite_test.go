@@ -2,8 +2,10 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/daybreak-agent/daybreak/internal/store"
@@ -23,13 +25,7 @@ func openAt(t testing.TB, path string) *Store {
 func openNew(t testing.TB) *Store {
 	t.Helper()
 	s := openAt(t, filepath.Join(t.TempDir(), "daybreak.db"))
-	t.Cleanup(func() {
-		select {
-		case <-s.turn: // else the test closed it
-			s.closeAll()
-		default:
-		}
-	})
+	t.Cleanup(func() { s.Close() })
 	return s
 }
 
@@ -74,6 +70,33 @@ func TestStore(t *testing.T) {
 			outside(t, st.(*Store), `UPDATE events SET payload = x'7b7d' WHERE task = ? AND seq = ?`, string(id), seq)
 		},
 	})
+}
+
+// TestDurability: what the promise of an acknowledged append rests on.
+func TestDurability(t *testing.T) {
+	s := openNew(t)
+	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
+		var got string
+		if err := s.writer.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {
+			t.Errorf("writer's %s is %q, want %q (%v)", pragma, got, want, err)
+		}
+	}
+	if _, err := s.readDB.ExecContext(t.Context(), "DELETE FROM signals"); err == nil {
+		t.Error("a reading connection can write")
+	}
+}
+
+func TestClosed(t *testing.T) {
+	s := openNew(t)
+	if err := errors.Join(s.Close(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.PutBlob(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "closed") {
+		t.Fatalf("write: %v", err)
+	}
+	if _, err := s.Task(t.Context(), storetest.ID(1)); err == nil {
+		t.Fatal("read went through")
+	}
 }
 
 func TestMain(m *testing.M) {
