@@ -54,6 +54,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, hooks ...Hooks) {
 		{"Acquire", testAcquire},
 		{"AcquireAtOnce", testAcquireAtOnce},
 		{"DeadOwner", testDeadOwner},
+		{"DeadOwnerOnce", testDeadOwnerOnce},
 		{"Release", testRelease},
 		{"Transitions", testTransitions},
 		{"BackFromReview", testBackFromReview},

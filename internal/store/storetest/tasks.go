@@ -173,6 +173,23 @@ func testDeadOwner(t *testing.T, st store.Store) {
 	wantClass(t, err, task.Stale)
 }
 
+// testDeadOwnerOnce: the word on a dead owner counts for that owner's lease, not for the one
+// that somebody else took meanwhile.
+func testDeadOwnerOnce(t *testing.T, st store.Store) {
+	id := New(t, st, 1)
+	Lease(t, st, id)
+	var first store.Lease
+	_, err := st.Acquire(t.Context(), id, "slow", ttl, func(string) bool {
+		var err error
+		if first, err = st.Acquire(t.Context(), id, "fast", ttl, func(string) bool { return true }); err != nil {
+			t.Fatal(err)
+		}
+		return true
+	})
+	wantClass(t, err, task.Conflict)
+	appendAll(t, st, first, note(t, 1))
+}
+
 func testRelease(t *testing.T, st store.Store) {
 	id := New(t, st, 1)
 	a := Lease(t, st, id)
