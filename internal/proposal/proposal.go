@@ -1,0 +1,367 @@
+// Package proposal writes the pull request: its title, body, branch name and commit message.
+//
+// Invariants: pure, the same input gives the same bytes; what is said about tests comes from
+// the verdict's recorded results and never from prose; everything that a model, an issue or a
+// sandbox had a hand in is made inert (no images, HTML, links, mentions, commands or closing
+// keywords), and a model's words are marked as such.
+package proposal
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// Input is all that a pull request is written from.
+type Input struct {
+	Task      task.ID
+	Created   event.TaskCreated
+	Submitted event.Submitted
+	Verdict   task.Verdict
+	Findings  []task.Finding // beside the verdict's own
+	HeldDiff  string         // unified diff of what was held back, "" for none
+	Stat      []FileStat     // of the proposed change
+	Spent     task.Spent     // compared with Created.Limits
+	Sandbox   string         // one line: runtime, isolation
+	LogSeq    int64          // record of the verdict
+	LogRoot   string         // its hash
+	Rerun     string         // one shell line that repeats the proof; "" composes one from git and the test's own command
+}
+
+// FileStat counts the changed lines of a path.
+type FileStat struct {
+	Path    string
+	Added   int
+	Removed int
+	Binary  bool
+}
+
+// Sizes in bytes. The whole stays below the 65,536 characters that GitHub takes.
+const (
+	maxTitle  = 100
+	maxProse  = 6000
+	maxOutput = 4000
+	maxHeld   = 16000
+	maxRows   = 30
+)
+
+// Compose writes the title, one line, and the body, Markdown.
+func Compose(in Input) (title, body string) {
+	var b strings.Builder
+	branch := BranchName(in.Task, in.Submitted.Title)
+	fmt.Fprintf(&b, "> Daybreak, an automated agent, proposes this change. **A person decides whether it is merged.** "+
+		"Text in boxes marked as the agent's words was written by a model; everything else comes from the record.\n\n")
+	fmt.Fprintf(&b, "Issue: **%s**\n\n", text(in.Created.IssueTitle, 200))
+	writeWords(&b, "What was wrong", in.Submitted.Cause)
+	writeWords(&b, "What changed", in.Submitted.Fix)
+	writeStat(&b, in.Stat)
+	writeProof(&b, in, branch)
+	writeSuite(&b, in.Verdict.Suite)
+	writeFindings(&b, in)
+	writeOrigin(&b, in)
+	return titleOf(in), b.String()
+}
+
+func titleOf(in Input) string {
+	for _, s := range []string{in.Submitted.Title, in.Created.IssueTitle} {
+		if t := line(s, maxTitle); t != "" {
+			return t
+		}
+	}
+	return "Proposed fix"
+}
+
+// BranchName is daybreak/<task>-<slug of the title>.
+func BranchName(id task.ID, title string) string {
+	slug := slugOf(title, 40)
+	if slug == "" {
+		slug = "fix"
+	}
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_' {
+			return r
+		}
+		return -1
+	}, strings.ToLower(string(id)))
+	return "daybreak/" + name + "-" + slug
+}
+
+func slugOf(s string, max int) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(s) {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			b.WriteRune(r)
+		} else if n := b.Len(); n > 0 && b.String()[n-1] != '-' {
+			b.WriteByte('-')
+		}
+	}
+	out := b.String()
+	if len(out) > max {
+		out = out[:max]
+		if i := strings.LastIndexByte(out, '-'); i > max/2 {
+			out = out[:i]
+		}
+	}
+	return strings.Trim(out, "-")
+}
+
+// CommitMessage writes the message of the one commit.
+func CommitMessage(in Input) string {
+	var b strings.Builder
+	title := line(titleOf(in), 72)
+	b.WriteString(title + "\n")
+	for _, s := range []string{in.Submitted.Cause, in.Submitted.Fix} {
+		if t := wrap(prose(s, 2000), 72); t != "" {
+			b.WriteString("\n" + t + "\n")
+		}
+	}
+	fmt.Fprintf(&b, "\nDaybreak-Task: %s\nDaybreak-Verdict: %s\n", in.Task, in.Verdict.Kind)
+	if in.LogRoot != "" {
+		fmt.Fprintf(&b, "Daybreak-Log: %d %s\n", in.LogSeq, in.LogRoot)
+	}
+	return b.String()
+}
+
+func writeWords(b *strings.Builder, heading, words string) {
+	fmt.Fprintf(b, "## %s\n\n", heading)
+	words = wrap(prose(words, maxProse), 96)
+	if words == "" {
+		b.WriteString("The agent gave no explanation.\n\n")
+		return
+	}
+	fmt.Fprintf(b, "In the agent's words:\n\n%s\n", fence("text", words))
+}
+
+func writeStat(b *strings.Builder, stat []FileStat) {
+	if len(stat) == 0 {
+		return
+	}
+	added, removed := 0, 0
+	for _, s := range stat {
+		added, removed = added+s.Added, removed+s.Removed
+	}
+	fmt.Fprintf(b, "%s, +%d −%d lines:\n\n| file | + | − |\n|---|--:|--:|\n", count(len(stat), "file"), added, removed)
+	for i, s := range stat {
+		if i == maxRows {
+			fmt.Fprintf(b, "| and %d more | | |\n", len(stat)-i)
+			break
+		}
+		if s.Binary {
+			fmt.Fprintf(b, "| %s | binary | |\n", cell(s.Path))
+			continue
+		}
+		fmt.Fprintf(b, "| %s | %d | %d |\n", cell(s.Path), s.Added, s.Removed)
+	}
+	b.WriteString("\n")
+}
+
+// meaning says in words what an accepted verdict promises, and what it does not.
+func meaning(k task.VerdictKind) string {
+	switch k {
+	case task.Verified:
+		return "the test fails on the old code for the right reason, passes with the change, and the suite is no worse than before"
+	case task.VerifiedWeak:
+		return "the test fails before and passes after, but it does not guard the change well"
+	case task.VerifiedScript:
+		return "a script shows the difference; the repository has no test that guards it"
+	case task.NeedsHuman:
+		return "it works, but an older expectation was changed: **please decide whether that is right** (see the findings)"
+	}
+	return "not verified"
+}
+
+func writeProof(b *strings.Builder, in Input, branch string) {
+	v := in.Verdict
+	fmt.Fprintf(b, "## Proof\n\n**%s**: %s.\n\n", line(string(v.Kind), 40), meaning(v.Kind))
+	if len(v.Reproduction) == 0 {
+		b.WriteString("No reproduction test was recorded.\n\n")
+		return
+	}
+	b.WriteString("| reproduction test | old code + test | with the change |\n|---|---|---|\n")
+	for i, r := range v.Reproduction {
+		if i == maxRows {
+			fmt.Fprintf(b, "| and %d more | | |\n", len(v.Reproduction)-i)
+			break
+		}
+		base := status(r.Base, r.BaseRuns)
+		if r.BaseSignature != "" {
+			base += ": " + cell(r.BaseSignature)
+		}
+		fmt.Fprintf(b, "| %s | %s | %s |\n", cell(r.Test), base, status(r.Head, r.HeadRuns))
+	}
+	b.WriteString("\nRepeat the proof in one line, in a clone that has this branch (it must fail first, then pass):\n\n")
+	rerun := in.Rerun
+	if rerun == "" {
+		rerun = proofLine(v, branch)
+	}
+	b.WriteString(fence("sh", rerun) + "\n")
+	for i, r := range v.Reproduction {
+		if i == 3 {
+			break
+		}
+		if r.BaseOutput != "" {
+			details(b, "Output of "+line(r.Test, 100)+" on the old code", fence("text", tail(visible(r.BaseOutput), maxOutput)))
+		}
+	}
+}
+
+func status(s task.TestStatus, runs int) string {
+	icon := "⚪"
+	switch s {
+	case task.Pass:
+		icon = "🟢"
+	case task.Fail, task.Errored, task.Timeout:
+		icon = "🔴"
+	}
+	out := icon + " " + line(string(s), 20)
+	if runs > 1 {
+		out += fmt.Sprintf(" (%d of %d runs)", runs, runs)
+	}
+	return out
+}
+
+// proofLine makes a fresh work tree at the base, adds the tests alone, expects failure, then
+// takes the whole change and expects success.
+func proofLine(v task.Verdict, branch string) string {
+	var runs []string
+	for _, r := range v.Reproduction {
+		if r.Rerun != "" && !slices.Contains(runs, r.Rerun) {
+			runs = append(runs, r.Rerun)
+		}
+	}
+	if len(runs) == 0 || len(v.Tests) == 0 {
+		return "git diff " + quote(v.Base) + " " + quote(branch)
+	}
+	tests := make([]string, len(v.Tests))
+	for i, t := range v.Tests {
+		tests[i] = quote(t)
+	}
+	red := make([]string, len(runs))
+	green := make([]string, len(runs))
+	for i, r := range runs {
+		r = strings.Join(strings.FieldsFunc(r, func(c rune) bool { return c == '\n' || c == '\r' }), " ")
+		red[i], green[i] = "! ( "+r+" )", "( "+r+" )"
+	}
+	return fmt.Sprintf(`d=$(mktemp -d) && git worktree add -q --detach "$d" %s && cd "$d" && git checkout -q %s -- %s && %s && git reset -q --hard && git checkout -q --detach %s && %s`,
+		quote(v.Base), quote(branch), strings.Join(tests, " "), strings.Join(red, " && "), quote(branch), strings.Join(green, " && "))
+}
+
+func quote(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+=:,@%") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func writeSuite(b *strings.Builder, s task.SuiteResult) {
+	if s.Command == "" {
+		b.WriteString("The repository's suite was not run.\n\n")
+		return
+	}
+	fmt.Fprintf(b, "Whole suite, %s: %d passed, %s, %d skipped; %d failed on the old code already.\n\n",
+		code(s.Command), s.Passed, count(s.NewFailures, "new failure"), s.Skipped, s.BaselineFailed)
+	list := func(what string, ids []string) {
+		if len(ids) == 0 {
+			return
+		}
+		fmt.Fprintf(b, "%s:\n", what)
+		for i, id := range ids {
+			if i == maxRows {
+				fmt.Fprintf(b, "- and %d more\n", len(ids)-i)
+				break
+			}
+			fmt.Fprintf(b, "- %s\n", code(id))
+		}
+		b.WriteString("\n")
+	}
+	list("Flaky, with and without this change", s.Flaky)
+	list("Failing now", s.NewlyFailing)
+	list("Passed before and gone or skipped now", s.Lost)
+}
+
+func writeFindings(b *strings.Builder, in Input) {
+	all := slices.Concat(in.Verdict.Findings, in.Findings)
+	var shown []task.Finding
+	for _, f := range all {
+		if !slices.Contains(shown, f) {
+			shown = append(shown, f)
+		}
+	}
+	if len(shown) == 0 && in.HeldDiff == "" {
+		return
+	}
+	rank := map[string]int{"block": 0, "warn": 1, "info": 2}
+	slices.SortStableFunc(shown, func(x, y task.Finding) int { return cmp.Compare(rank[x.Severity], rank[y.Severity]) })
+	b.WriteString("## Please look at\n\n")
+	for i, f := range shown {
+		if i == maxRows {
+			fmt.Fprintf(b, "- and %d more in the record\n", len(shown)-i)
+			break
+		}
+		where := ""
+		if f.Path != "" {
+			where = " " + code(f.Path)
+			if f.Line > 0 {
+				where += fmt.Sprintf(" line %d", f.Line)
+			}
+		}
+		fmt.Fprintf(b, "- **%s**%s: %s\n", line(strings.ReplaceAll(f.Kind, "_", " "), 40), where, text(f.Detail, 300))
+		if f.Old != "" || f.New != "" {
+			b.WriteString("\n" + indent(fence("diff", mark("-", f.Old)+mark("+", f.New))) + "\n")
+		}
+	}
+	b.WriteString("\n")
+	if in.HeldDiff != "" {
+		details(b, "What was held back: not part of this change, needs a person's word", fence("diff", head(visible(in.HeldDiff), maxHeld)))
+	}
+}
+
+func mark(sign, s string) string {
+	if s == "" {
+		return ""
+	}
+	var b strings.Builder
+	for l := range strings.SplitSeq(strings.TrimRight(head(visible(s), 1000), "\n"), "\n") {
+		b.WriteString(sign + " " + l + "\n")
+	}
+	return b.String()
+}
+
+func writeOrigin(b *strings.Builder, in Input) {
+	b.WriteString("## How it was made\n\n| | |\n|---|---|\n")
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(b, "| %s | %s |\n", name, value)
+		}
+	}
+	row("task", cell(string(in.Task)))
+	row("base", cell(in.Verdict.Base))
+	row("model", cell(in.Created.Model))
+	if in.Sandbox != "" {
+		row("isolation", text(in.Sandbox, 200))
+	}
+	var meters []string
+	for _, m := range in.Created.Limits.Meters(in.Spent) {
+		meters = append(meters, m.String())
+	}
+	row("budget spent", strings.Join(meters, " · "))
+	t := in.Spent.Tokens
+	row("tokens", fmt.Sprintf("%d input, %d output, %d cache read, %d cache write", t.Input, t.Output, t.CacheRead, t.CacheWrite))
+	row("cost and time", fmt.Sprintf("%s, %s in %s", in.Spent.Cost, count(in.Spent.Steps, "step"), in.Spent.Wall.Round(time.Second)))
+	if in.LogRoot != "" {
+		row("log", fmt.Sprintf("record %d, root %s", in.LogSeq, cell(in.LogRoot)))
+	}
+	row("verifier", cell(in.Verdict.Verifier))
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

