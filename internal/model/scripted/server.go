@@ -244,13 +244,17 @@ func (s *Server) play(w http.ResponseWriter, r *http.Request, d dialect, c *conv
 			s.breakWhole(w, r, d, *fault)
 			return
 		}
+		s.replied(index)
 		writeJSON(w, http.StatusOK, d.whole(c, rep))
-	} else if !s.sendStream(w, r, d, d.events(c, rep), fault) {
 		return
 	}
+	s.sendStream(w, r, d, d.events(c, rep), fault, func() { s.replied(index) })
+}
+
+func (s *Server) replied(index int) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.replies[index]++
-	s.mu.Unlock()
 }
 
 func (s *Server) breakWhole(w http.ResponseWriter, r *http.Request, d dialect, f transcript.Fault) {
@@ -264,8 +268,9 @@ func (s *Server) breakWhole(w http.ResponseWriter, r *http.Request, d dialect, f
 	}
 }
 
-// sendStream reports whether the whole reply went out.
-func (s *Server) sendStream(w http.ResponseWriter, r *http.Request, d dialect, events []event, fault *transcript.Fault) bool {
+// sendStream calls last before the final event, so that a client that has the reply finds it
+// counted.
+func (s *Server) sendStream(w http.ResponseWriter, r *http.Request, d dialect, events []event, fault *transcript.Fault, last func()) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
 	w.WriteHeader(http.StatusOK)
@@ -279,23 +284,22 @@ func (s *Server) sendStream(w http.ResponseWriter, r *http.Request, d dialect, e
 			case fault.Hang && i == 1:
 				_ = flush.Flush()
 				<-r.Context().Done()
-				return false
+				return
 			case fault.ErrorEvent != "" && i == 1:
 				writeEvent(w, d.failEvent(fault.ErrorEvent, fault.Message))
-				return false
+				return
 			}
 		}
-		if writeEvent(w, ev) != nil {
-			return false
+		if i == len(events)-1 {
+			if fault != nil { // the reply is shorter than the cut: it still must not arrive whole
+				panic(http.ErrAbortHandler)
+			}
+			last()
 		}
-		if flush.Flush() != nil {
-			return false
+		if writeEvent(w, ev) != nil || flush.Flush() != nil {
+			return
 		}
 	}
-	if fault != nil { // the reply was shorter than the cut
-		panic(http.ErrAbortHandler)
-	}
-	return r.Context().Err() == nil
 }
 
 func writeEvent(w io.Writer, e event) error {
@@ -333,6 +337,9 @@ func statusFault(f transcript.Fault) *apiError {
 	e := &apiError{status: f.Status, kind: f.Type, message: f.Message, retryAfter: f.RetryAfter}
 	if e.kind == "" {
 		e.kind = kinds[f.Status]
+	}
+	if e.kind == "" && f.Status < 500 {
+		e.kind = "invalid_request_error"
 	}
 	if e.kind == "" {
 		e.kind = "api_error"

@@ -82,7 +82,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("the provider answers with a redirect (%d), which is not followed", resp.StatusCode),
 			Fix: "set the base URL to the final address"}
 	}
-	resp.Body = &body{rc: resp.Body, ctx: ctx, parent: req.Context(), cancel: cancel, timer: timer, guard: g, left: g.limits.MaxBytes}
+	resp.Body = &body{rc: resp.Body, silent: func() error { return silence(ctx, req.Context()) }, cancel: cancel, timer: timer, guard: g, left: g.limits.MaxBytes}
 	return resp, nil
 }
 
@@ -98,11 +98,10 @@ func silence(ctx, parent context.Context) error {
 	return nil
 }
 
-// body lives as long as one response; its contexts are those of that response.
+// body is a response's body under the limits. silent tells whether our own clock ended it.
 type body struct {
 	rc     io.ReadCloser
-	ctx    context.Context
-	parent context.Context
+	silent func() error
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 	guard  *guard
@@ -123,7 +122,7 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("the provider's reply is longer than %d bytes and was cut off", b.guard.limits.MaxBytes)}
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		if cause := silence(b.ctx, b.parent); cause != nil {
+		if cause := b.silent(); cause != nil {
 			err = cause
 		}
 	}
