@@ -167,3 +167,18 @@ func BenchmarkAnalyse(b *testing.B) {
 		}
 	}
 }
+
+// TestHostileNesting would take hours if the cost were quadratic.
+func TestHostileNesting(t *testing.T) {
+	for p, s := range map[string]string{
+		"a.test.js": strings.Repeat("it('a', () => { ", 5_000),
+		"b.test.js": strings.Repeat("describe('a', { ", 5_000),
+		"test_a.py": strings.Repeat("assert (", 10_000),
+		"a_test.go": "package a\nfunc TestA(t *testing.T) { x" + strings.Repeat(".Expect(1).Equal(2)", 500) + " }\n",
+		"x.test.js": strings.Repeat("expect(a)[", 10_000),
+	} {
+		t.Run(p, func(t *testing.T) {
+			Analyse([]FileChange{{Path: p, Old: []byte(s), New: []byte(s + "\n//\nx")}}, classify)
+		})
+	}
+}

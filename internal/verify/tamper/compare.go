@@ -53,15 +53,24 @@ func (a *analysis) likelySub(old, now *unit, lost string) string {
 // compareUnits compares the checks and the data of two versions of a piece of a test file.
 func (a *analysis) compareUnits(path string, old, now *unit) {
 	removed, added := difference(old.asserts, now.asserts)
+	skeletons := make([]string, len(added))
+	for i := range added {
+		skeletons[i] = skeleton(added[i].toks)
+	}
 	for _, r := range removed {
 		best, at := 0.0, -1
+		words, total := wordCount(r.toks)
+		k := skeleton(r.toks)
 		for i, x := range added[:min(len(added), maxPairs)] {
-			l := likeness(r.toks, x.toks)
-			if skeleton(r.toks) == skeleton(x.toks) {
-				l += 1
+			l := likeness(words, total, x.toks)
+			if k == skeletons[i] {
+				l++
 			}
 			if l > best {
 				best, at = l, i
+			}
+			if l == 2 {
+				break
 			}
 		}
 		if best < 0.4 {
@@ -69,7 +78,7 @@ func (a *analysis) compareUnits(path string, old, now *unit) {
 			continue
 		}
 		x := added[at]
-		added = slices.Delete(added, at, at+1)
+		added, skeletons = slices.Delete(added, at, at+1), slices.Delete(skeletons, at, at+1)
 		a.changedCheck(path, now.name, r, x)
 	}
 	a.compareRows(path, old, now)
@@ -161,17 +170,21 @@ func (a *analysis) compareRows(path string, old, now *unit) {
 		fresh = append(fresh, literals(r)...)
 	}
 	slices.Sort(fresh)
+	keys := make([]string, len(added))
+	for i := range added {
+		keys[i] = skeleton(added[i])
+	}
 	for _, r := range removed {
 		lits := literals(r)
 		if len(lits) == 0 {
 			continue
 		}
 		k := skeleton(r)
-		at := slices.IndexFunc(added[:min(len(added), maxPairs)], func(x []token) bool { return skeleton(x) == k })
+		at := slices.Index(keys[:min(len(keys), maxPairs)], k)
 		switch {
 		case at >= 0:
 			x := added[at]
-			added = slices.Delete(added, at, at+1)
+			added, keys = slices.Delete(added, at, at+1), slices.Delete(keys, at, at+1)
 			if onlyMessage(r, x) {
 				continue
 			}

@@ -10,15 +10,24 @@ var (
 	jsSuites = []string{"describe", "suite", "context", "fdescribe", "xdescribe", "xcontext"}
 )
 
+// maxNesting is how deep suites in suites are followed.
+const maxNesting = 12
+
 // readJS models a JavaScript or TypeScript test file: a unit for every test call with a
 // literal title, one for the rest.
 func readJS(_ string, src []byte) model {
 	toks := lex(src, langJS)
-	r := jsReader{toks: toks, inTest: make([]bool, len(toks))}
-	r.block(0, len(toks), "", runs, 0)
+	r := jsReader{toks: toks, inTest: make([]bool, len(toks)), closing: partners(toks)}
+	r.block(0, len(toks), 0, "", runs, 0)
 	rest := unit{name: "module", line: 1}
+	imports := map[int]bool{} // lines whose strings are paths of modules
 	for i, t := range toks {
-		if !r.inTest[i] {
+		if t.kind == word && (t.s == "import" || t.s == "require" && r.at(i+1) == "(") {
+			imports[t.line] = true
+		}
+	}
+	for i, t := range toks {
+		if !r.inTest[i] && !imports[t.line] {
 			rest.toks = append(rest.toks, t)
 		}
 	}
@@ -29,9 +38,10 @@ func readJS(_ string, src []byte) model {
 }
 
 type jsReader struct {
-	toks   []token
-	inTest []bool
-	m      model
+	toks    []token
+	inTest  []bool
+	closing []int
+	m       model
 }
 
 func (r *jsReader) at(i int) string {
@@ -98,7 +108,7 @@ func (r *jsReader) call(i int) (jsCall, bool) {
 	}
 	c.title, c.open, c.end = unquote(r.toks[j+1].s), j, r.partner(j)
 	if r.at(j+2) == "," && r.at(j+3) == "{" { // options come before the function
-		for k := j + 4; k < c.end && r.at(k) != "}"; k++ {
+		for k := j + 4; k < min(c.end, j+200) && r.at(k) != "}"; k++ {
 			on := r.at(k+1) == ":" && r.at(k+2) != "false"
 			switch r.at(k) {
 			case "skip", "todo":
@@ -113,19 +123,36 @@ func (r *jsReader) call(i int) (jsCall, bool) {
 	return c, true
 }
 
-// partner returns the index after the bracket that closes the one at i.
-func (r *jsReader) partner(i int) int {
-	d := r.toks[i].depth
-	for j := i + 1; j < len(r.toks); j++ {
-		if r.toks[j].depth <= d { // the partner has its own bracket's depth
-			return j + 1
+// partners gives, for every opening bracket, the index after the one that closes it.
+func partners(toks []token) []int {
+	out := make([]int, len(toks))
+	var open []int
+	for i, t := range toks {
+		out[i] = len(toks)
+		if t.kind != punct {
+			continue
+		}
+		switch t.s {
+		case "(", "[", "{":
+			open = append(open, i)
+		case ")", "]", "}":
+			if n := len(open); n > 0 {
+				out[open[n-1]] = i + 1
+				open = open[:n-1]
+			}
 		}
 	}
-	return len(r.toks)
+	return out
 }
 
+// partner returns the index after the bracket that closes the one at i.
+func (r *jsReader) partner(i int) int { return r.closing[i] }
+
 // block reads the tests between two tokens.
-func (r *jsReader) block(from, to int, prefix string, inherited skipKind, skipAt int) {
+func (r *jsReader) block(from, to, depth int, prefix string, inherited skipKind, skipAt int) {
+	if depth > maxNesting {
+		return
+	}
 	for i := from; i < to; {
 		c, ok := r.call(i)
 		if !ok {
@@ -143,7 +170,7 @@ func (r *jsReader) block(from, to int, prefix string, inherited skipKind, skipAt
 			if c.focus {
 				r.m.units = append(r.m.units, unit{name: name + " (suite)", line: r.toks[i].line, focus: true, toks: r.toks[i:min(c.open+2, end)]})
 			}
-			r.block(c.open+2, end, name+" > ", skip, at)
+			r.block(c.open+2, end, depth+1, name+" > ", skip, at)
 			i = end
 			continue
 		}
@@ -153,7 +180,7 @@ func (r *jsReader) block(from, to int, prefix string, inherited skipKind, skipAt
 		u := unit{name: name, line: r.toks[i].line, test: true, toks: r.toks[i:end], skip: skip, skipAt: at, focus: c.focus}
 		r.body(&u, c, end)
 		r.m.units = append(r.m.units, u)
-		r.block(c.open+2, end, name+" > ", skip, at)
+		r.block(c.open+2, end, depth+1, name+" > ", skip, at)
 		i = end
 	}
 }

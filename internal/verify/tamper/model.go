@@ -146,30 +146,35 @@ func within(a, b []string) bool {
 	return true
 }
 
-// likeness is the share of words two checks have in common, 0 to 1.
-func likeness(a, b []token) float64 {
-	count := map[string]int{}
-	n := 0
-	for _, t := range a {
+// wordCount counts the words and values of a check.
+func wordCount(toks []token) (count map[string]int, total int) {
+	count = map[string]int{}
+	for _, t := range toks {
 		if t.kind == word || t.literal() {
 			count[t.s]++
-			n++
+			total++
 		}
 	}
+	return count, total
+}
+
+// likeness is the share of words a check has in common with the counted one, 0 to 1.
+func likeness(count map[string]int, total int, b []token) float64 {
 	m, common := 0, 0
+	used := make(map[string]int, len(b))
 	for _, t := range b {
 		if t.kind == word || t.literal() {
 			m++
-			if count[t.s] > 0 {
-				count[t.s]--
+			if used[t.s] < count[t.s] {
+				used[t.s]++
 				common++
 			}
 		}
 	}
-	if n+m == 0 {
+	if total+m == 0 {
 		return 0
 	}
-	return 2 * float64(common) / float64(n+m)
+	return 2 * float64(common) / float64(total+m)
 }
 
 // rows groups tokens by the physical line they begin on.

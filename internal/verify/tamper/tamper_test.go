@@ -290,6 +290,7 @@ func TestJavaScript(t *testing.T) {
 		{"a new check", p, jsOld, jsEdit("  t.equal", "  t.equal(h(), 4);\n  t.equal"), nil},
 		{"adapted", p, jsOld, jsEdit("f(1), 2", "f(1, opts), 2"), nil},
 		{"comments and layout", p, jsOld, jsEdit("    expect(c.total()).toBe(30);", "    // the total, it.skip('x')\n    expect(\n      c.total()\n    ).toBe(30);"), nil},
+		{"a module's path", p, jsOld, jsEdit("require('node:test')", "require('node:test/x')"), nil},
 		{"exit in a string", p, jsOld, jsOld + "// process.exit(0)\nconst s = 'process.exit(0)';\n", nil},
 	})
 }
