@@ -175,7 +175,7 @@ func (g goReader) ifHead(x *ast.IfStmt) []token {
 	return append(head, g.expr(x.Cond)...)
 }
 
-// expr is a node's tokens, positions exact to the byte column by matching text on its lines.
+// expr is a node's tokens with their lines; what a function literal does is walked apart.
 func (g goReader) expr(n ast.Node) []token {
 	var out []token
 	ast.Inspect(n, func(c ast.Node) bool {
