@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
 // checkoutTime is the time stamp of every file and of the only commit of a checkout, so that
@@ -72,7 +74,7 @@ func (g *Git) Checkout(ctx context.Context, gitdir, rev, dest string) (Laid, err
 		return err
 	}
 	if err := at("read-tree", l.Commit); err != nil {
-		return l, err
+		return l, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("commit %s cannot be checked out", rev), Err: err}
 	}
 	if err := at("checkout-index", "--all", "--quiet", "--force"); err != nil {
 		return l, err
@@ -108,7 +110,7 @@ func (g *Git) layRepository(ctx context.Context, gitdir, commit, dest string) er
 	pr, pw := io.Pipe()
 	packed := make(chan error, 1)
 	go func() {
-		_, err := g.run(ctx, call{args: []string{"--git-dir=" + gitdir, "pack-objects", "--quiet", "--revs", "--stdout", "--delta-base-offset", "--threads=2"},
+		_, err := g.run(ctx, call{args: []string{"--git-dir=" + gitdir, "pack-objects", "--quiet", "--revs", "--stdout", "--delta-base-offset", "--window=0", "--threads=2"},
 			stdin: strings.NewReader(commit + "\n"), out: pw, max: 1 << 40})
 		pw.CloseWithError(err)
 		packed <- err

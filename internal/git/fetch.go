@@ -145,7 +145,11 @@ func (g *Git) resolveLocal(ctx context.Context, s source, ref string) (string, e
 	}
 	out, err := at("rev-parse", "--verify", "--quiet", "--end-of-options", ref+"^{commit}")
 	if err == nil {
-		return strings.TrimSpace(string(out)), nil
+		id := strings.TrimSpace(string(out))
+		if !IsID(id) {
+			return "", &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%s has SHA-256 object ids", s.shown), Fix: "only SHA-1 repositories are supported yet"}
+		}
+		return id, nil
 	}
 	if !errors.As(err, &f) {
 		return "", err
@@ -248,13 +252,18 @@ func remoteError(s source, ref string, err error) error {
 		return false
 	}
 	switch {
+	case has("lazy fetching disabled", "promisor"):
+		e.Fix = "it is a partial clone that lacks files of this commit: run `git fetch --refetch --no-filter` in it, or name its origin"
 	case has("not our ref", "couldn't find remote ref", "remote did not send all necessary objects", "missing object"):
 		e.Class, e.Msg, e.Err = task.NotFound, fmt.Sprintf("no commit %q in %s", ref, s.shown), nil
 		e.Fix = "give a commit that was pushed there"
 	case has("mismatched algorithms", "unsupported hash algorithm", "object-format"):
-		e.Fix = "repositories with SHA-256 object ids are not supported yet"
+		e.Fix = "only SHA-1 repositories are supported yet"
 	case has("Authentication failed", "could not read Username", "Permission denied", "returned error: 403"):
 		e.Class, e.Fix = task.Auth, "check the credentials for that repository"
+	case has("returned error: 429"):
+		e.Class = task.RateLimited
+	case has("returned error: 3", "returned error: 4"): // a redirect that is not followed, or not there
 	case !s.local && has("Could not resolve", "Connection", "timed out", "returned error: 5", "early EOF", "unable to access", "hung up"):
 		e.Class = task.Transient
 	}

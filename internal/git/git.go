@@ -132,7 +132,7 @@ type call struct {
 	args  []string
 	env   []string
 	stdin io.Reader
-	out   io.Writer // "" collects into the result
+	out   io.Writer // nil collects into the result
 	max   int64     // bytes of output; 0 is the configuration's
 	cut   bool      // at max, stop and return what there is with errCut
 }
@@ -159,7 +159,11 @@ func (g *Git) run(ctx context.Context, c call) ([]byte, error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	cmd := exec.CommandContext(ctx, g.bin, append(flags(), c.args...)...)
+	opts := flags()
+	if len(g.cfg.Env) > 0 { // with a credential at hand no other host may be asked in its place
+		opts = append(opts, "-c", "http.followRedirects=false")
+	}
+	cmd := exec.CommandContext(ctx, g.bin, append(opts, c.args...)...)
 	cmd.Dir = c.dir
 	if cmd.Dir == "" {
 		cmd.Dir = g.cfg.Home

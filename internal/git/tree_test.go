@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -223,6 +224,62 @@ func TestPushIntoAnotherUsersRepositoryLeavesItTheirs(t *testing.T) {
 	}
 	for _, p := range rootOwned(t, src) {
 		t.Errorf("%s belongs to root now", p)
+	}
+}
+
+// A base commit may come from anywhere, with a tree that git add would never make.
+func TestHostileBaseTreeIsNotCheckedOut(t *testing.T) {
+	g := newGit(t)
+	src := repository(t, map[string]string{"a": "1\n"})
+	blob := sh(t, src, "rev-parse", "HEAD:a")
+	mktree := exec.Command("git", "mktree")
+	mktree.Dir = src
+	mktree.Stdin = strings.NewReader("100644 blob " + blob + "\tconfig\n")
+	inner, err := mktree.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mktree = exec.Command("git", "mktree")
+	mktree.Dir = src
+	mktree.Stdin = strings.NewReader("040000 tree " + strings.TrimSpace(string(inner)) + "\t.GIT\n")
+	outer, err := mktree.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	evil := sh(t, src, "commit-tree", "-m", "evil", strings.TrimSpace(string(outer)))
+	gitdir, _ := mirror(t, g, src)
+	if _, err := g.FetchCommit(t.Context(), gitdir, src, evil); err != nil {
+		t.Fatal(err)
+	}
+	dest := filepath.Join(t.TempDir(), "w")
+	_, err = g.Checkout(t.Context(), gitdir, evil, dest)
+	wantClass(t, err, task.Invalid, "cannot be checked out", ".GIT/config")
+	if _, err := os.Stat(filepath.Join(dest, ".GIT")); err == nil {
+		t.Error("it was written all the same")
+	}
+}
+
+func BenchmarkCheckout(b *testing.B) {
+	g := newGit(b)
+	gitdir := filepath.Join(b.TempDir(), "m.git")
+	if err := g.EnsureBare(b.Context(), gitdir); err != nil {
+		b.Fatal(err)
+	}
+	empty := sh(b, gitdir, "hash-object", "-t", "tree", "-w", "/dev/null")
+	var all []Change
+	for i := range 10000 {
+		all = append(all, Change{Path: fmt.Sprintf("pkg%d/file%d.go", i/100, i), Mode: ModeFile, Content: bytes.Repeat(fmt.Appendf(nil, "package p // %d\n", i), 200)})
+	}
+	tree, err := g.BuildTree(b.Context(), gitdir, empty, all)
+	if err != nil {
+		b.Fatal(err)
+	}
+	i := 0
+	for b.Loop() {
+		i++
+		if _, err := g.Checkout(b.Context(), gitdir, tree, filepath.Join(b.TempDir(), fmt.Sprint(i))); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 
