@@ -249,3 +249,13 @@ func BenchmarkExecTrue(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkNoMatchInAHugeFile(b *testing.B) {
+	content := bytes.Repeat([]byte("abc\n"), maxEdit/4)
+	old := append(bytes.Repeat([]byte(" abc\n"), 40_000), 'x')
+	for b.Loop() {
+		if m := match(content, old, nil, false); m.problem != "no_match" {
+			b.Fatal(m.problem)
+		}
+	}
+}

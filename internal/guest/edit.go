@@ -17,7 +17,7 @@ import (
 )
 
 // maxEdit is the longest file that can be edited, in bytes.
-const maxEdit = 16 << 20
+const maxEdit = 8 << 20
 
 // around is how many lines before and after a change are shown.
 const around = 3

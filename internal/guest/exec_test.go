@@ -151,6 +151,7 @@ func TestCancelKillsTheCommand(t *testing.T) {
 
 func TestBackgroundWaitAndKill(t *testing.T) {
 	s := start(t)
+	s.run(t, guest.ExecRequest{Shell: "mkfifo gate"})
 	r := s.run(t, guest.ExecRequest{Shell: "echo up; read x < gate; echo got $x; exit 4", Background: true})
 	if !r.Running || r.Proc == 0 {
 		t.Fatalf("got %+v", r)
@@ -158,7 +159,6 @@ func TestBackgroundWaitAndKill(t *testing.T) {
 	if w, err := s.Wait(t.Context(), r.Proc, int64(time.Millisecond)); err != nil || !w.Running {
 		t.Errorf("got %+v, %v", w, err)
 	}
-	s.run(t, guest.ExecRequest{Shell: "mkfifo gate2; true"})
 	k := s.run(t, guest.ExecRequest{Shell: "exec sleep 60", Background: true})
 	killed, err := s.Kill(t.Context(), k.Proc)
 	if err != nil || killed.Running || killed.Signal != "SIGKILL" {
@@ -170,8 +170,11 @@ func TestBackgroundWaitAndKill(t *testing.T) {
 	if _, err := s.Wait(t.Context(), 99, 0); err == nil || !strings.Contains(err.Error(), "no command number 99") {
 		t.Errorf("got %v", err)
 	}
+	if err := os.WriteFile(s.dir+"/gate", []byte("word\n"), 0); err != nil {
+		t.Fatal(err)
+	}
 	w, err := s.Wait(t.Context(), r.Proc, int64(time.Minute))
-	if err != nil || w.Running || w.ExitCode != 4 { // gate does not exist: read fails, echo goes on
+	if err != nil || w.Running || w.ExitCode != 4 || string(w.Head) != "up\ngot word\n" {
 		t.Errorf("got %+v, %v", w, err)
 	}
 }

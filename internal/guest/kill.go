@@ -147,19 +147,47 @@ func (p *procs) killRest(c *proc) int {
 		p.reapLocked()
 		return n
 	}
-	// Nothing of ours runs: whatever is alive escaped from a command that is over. As process
-	// 1 one call kills all of it at once, forks included.
-	for _, st := range listProcs() {
-		if st.pid != os.Getpid() && st.state != 'Z' && st.ppid != 0 {
-			n++
-			_ = unix.Kill(st.pid, unix.SIGKILL)
-		}
-	}
-	if os.Getpid() == 1 {
-		_ = unix.Kill(-1, unix.SIGKILL)
-	}
+	// Nothing of ours runs: whatever is alive escaped from a command that is over.
+	n += p.killEscapedLocked()
 	p.reapLocked()
 	return n
+}
+
+// killEscapedLocked kills every process but this one and those that were put into the
+// namespace from outside, with what they started. It returns how many it saw.
+func (p *procs) killEscapedLocked() int {
+	self := os.Getpid()
+	seen := make(map[procKey]bool)
+	pause := time.Millisecond
+	for end := time.Now().Add(killPatience); time.Now().Before(end); {
+		all := listProcs()
+		foreign := make(map[int]bool)
+		for grown := true; grown; {
+			grown = false
+			for _, st := range all {
+				if !foreign[st.pid] && st.pid != self && (st.ppid == 0 || foreign[st.ppid]) {
+					foreign[st.pid], grown = true, true
+				}
+			}
+		}
+		alive := false
+		for _, st := range all {
+			if st.pid != self && !foreign[st.pid] && st.state != 'Z' && st.state != 'X' {
+				alive, seen[st.procKey] = true, true
+				_ = unix.Kill(st.pid, unix.SIGKILL)
+			}
+		}
+		if !alive {
+			break
+		}
+		if len(foreign) == 0 && self == 1 {
+			// One call for all of them, which no fork outruns.
+			_ = unix.Kill(-1, unix.SIGKILL)
+		}
+		time.Sleep(pause)
+		pause = min(2*pause, 20*time.Millisecond)
+	}
+	return len(seen)
 }
 
 // killMembers kills until no member is alive and returns how many were.

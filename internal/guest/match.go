@@ -10,6 +10,9 @@ import (
 // maxListed caps the line numbers of an ambiguous match.
 const maxListed = 50
 
+// maxCompared bounds the line comparisons of one edit, against files made to be slow.
+const maxCompared = 5_000_000
+
 // matched is where and how a piece was found, or why not.
 type matched struct {
 	problem    string
@@ -153,9 +156,13 @@ func matchLines(content, old, repl []byte) (matched, bool) {
 	}
 	core := func(l []byte) []byte { return bytes.TrimLeft(l, " \t") }
 	var hits []int
+	budget := maxCompared
 	for i := 0; i+len(want) <= len(have); i++ {
 		same := true
 		for j := range want {
+			if budget--; budget < 0 {
+				return matched{}, false
+			}
 			if !bytes.Equal(core(trimEnd(have[i+j])), core(want[j])) {
 				same = false
 				break
@@ -260,7 +267,7 @@ func nearest(content, old []byte) []string {
 func bestWindow(have, want [][]byte) int {
 	byText := make(map[string][]int)
 	for j, w := range want[:min(len(want), 400)] {
-		if w = bytes.TrimSpace(w); len(w) > 2 {
+		if w = bytes.TrimSpace(w); len(w) > 2 && len(byText[string(w)]) < 4 {
 			byText[string(w)] = append(byText[string(w)], j)
 		}
 	}
