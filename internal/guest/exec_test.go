@@ -242,6 +242,19 @@ func TestLongOutputKeepsHeadAndTail(t *testing.T) {
 	}
 }
 
+func TestOldLogsGiveWay(t *testing.T) {
+	s := start(t, func(o *guest.ServerOptions) { o.MaxLog = 1000 })
+	var logs []string
+	for range 6 {
+		logs = append(logs, s.run(t, guest.ExecRequest{Shell: "seq 1 1000"}).Log)
+	}
+	for i, log := range logs {
+		if _, err := os.Stat(log); (err == nil) != (i >= 2) {
+			t.Errorf("log %d of 6: %v", i, err)
+		}
+	}
+}
+
 func TestFetch(t *testing.T) {
 	s := start(t)
 	big := strings.Repeat("0123456789abcdef", 50_000) // several frames

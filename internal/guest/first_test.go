@@ -31,7 +31,7 @@ func serveAsFirst(root string) error {
 }
 
 // startFirst starts a guest as process 1 and talks to it over its standard streams.
-func startFirst(t *testing.T) *guest.Client {
+func startFirst(t testing.TB) *guest.Client {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), firstEnv+"="+t.TempDir())
@@ -107,5 +107,15 @@ func TestFirstProcessKeepsABackgroundCommand(t *testing.T) {
 	}
 	if w, err := c.Wait(t.Context(), b.Proc, 0); err != nil || !w.Running {
 		t.Errorf("a foreground command ended a background one: %+v, %v", w, err)
+	}
+}
+
+// BenchmarkRunTrue is a whole call: over the wire, a shell, the search for what it left.
+func BenchmarkRunTrue(b *testing.B) {
+	c := startFirst(b)
+	for b.Loop() {
+		if r, err := c.Exec(b.Context(), guest.ExecRequest{Shell: "true"}); err != nil || r.ExitCode != 0 {
+			b.Fatal(r, err)
+		}
 	}
 }

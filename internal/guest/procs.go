@@ -33,6 +33,15 @@ func fixedEnv() []string {
 	}
 }
 
+// keptLogs is how many times the cap of one log all of them may take; the oldest go first.
+const keptLogs = 4
+
+// logFile is the log of an ended command.
+type logFile struct {
+	path  string
+	bytes int64
+}
+
 // procs owns every process of a guest.
 type procs struct {
 	opts  ServerOptions
@@ -44,6 +53,7 @@ type procs struct {
 	helpers  int // and of the newest helper, which count downwards
 	byID     map[int]*proc
 	finished []int
+	logs     []logFile
 	closing  bool
 	leaders  map[int]bool // pids that an exec.Cmd waits for
 }
@@ -311,7 +321,7 @@ func exitCode(st *os.ProcessState, err error) (int, string) {
 	return st.ExitCode(), ""
 }
 
-// finish forgets the oldest ended commands.
+// finish forgets the oldest ended commands, and the oldest logs when all take too much.
 func (p *procs) finish(c *proc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -320,6 +330,19 @@ func (p *procs) finish(c *proc) {
 		return
 	}
 	p.finished = append(p.finished, c.id)
+	if c.res.Log != "" {
+		p.logs = append(p.logs, logFile{c.res.Log, min(c.res.Bytes, p.opts.MaxLog)})
+	}
+	total := int64(0)
+	for i := len(p.logs) - 1; i >= 0; i-- {
+		if total += p.logs[i].bytes; total > keptLogs*p.opts.MaxLog {
+			for _, old := range p.logs[:i+1] {
+				os.Remove(old.path)
+			}
+			p.logs = p.logs[i+1:]
+			break
+		}
+	}
 	if len(p.finished) > maxFinished {
 		delete(p.byID, p.finished[0])
 		p.finished = p.finished[1:]
