@@ -37,6 +37,7 @@ func run(args []string) error {
 		if err := flags.Parse(args); err != nil {
 			return err
 		}
+		guest.WarmThreads(32)
 		return guest.Serve(context.Background(), os.Stdin, os.Stdout, guest.ServerOptions{Root: *root, LogDir: *logs})
 	case "export":
 		var o guest.ExportOptions

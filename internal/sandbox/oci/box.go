@@ -19,6 +19,7 @@ import (
 const (
 	killTime  = 2 * time.Second  // for the kernel to end all processes
 	cleanTime = 10 * time.Second // for everything else of a teardown
+	startTime = time.Minute      // for the OCI runtime and the guest's greeting
 	maxStderr = 8 << 10
 )
 
@@ -56,6 +57,9 @@ func (s *box) Guest() *guest.Client { return s.guest }
 
 // run starts the container and waits for the guest's greeting.
 func (s *box) run(ctx context.Context) error {
+	outer := ctx
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
 	stream, stderr, err := s.r.start(ctx, s.rec.ID, s.path("bundle"))
 	s.stream, s.stderr = stream, stderr
 	if err != nil {
@@ -63,8 +67,8 @@ func (s *box) run(ctx context.Context) error {
 	}
 	s.guest, err = guest.NewClient(ctx, stream)
 	if err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if outer.Err() != nil {
+			return outer.Err()
 		}
 		return refused("guest", "check that the guest binary is static and of this version", fmt.Errorf("%w%s", err, stderr.suffix()))
 	}
@@ -95,6 +99,7 @@ func (r *Runtime) start(ctx context.Context, id, bundle string) (*duplex, *tail,
 	stderr := collect(errRead, maxStderr)
 	stream := &duplex{r: fromGuest, w: toGuest}
 	cmd := exec.CommandContext(ctx, r.cfg.Runtime, "--root", r.stateDir(), "run", "--detach", "--bundle", bundle, id)
+	cmd.WaitDelay = time.Second
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.Dir = "/"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, errWrite

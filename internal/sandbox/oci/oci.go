@@ -26,6 +26,8 @@ import (
 	"sync"
 	"time"
 
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
@@ -50,6 +52,7 @@ type Runtime struct {
 	cfg    Config
 	base   string // <RunDir>/<digest of Dir>: mounts and the runtime's state
 	groups cgroups
+	alter  func(*specs.Spec) // tests only: takes a layer away to show that it is needed
 
 	mu       sync.Mutex
 	version  string // of the OCI runtime, once asked
@@ -175,6 +178,9 @@ func (r *Runtime) launch(ctx context.Context, s *box, spec sandbox.Spec, start u
 		args: []string{guestPath, "serve"}, env: env, cwd: sandbox.WorkDir,
 		caps: []string{}, limits: s.limits, swap: r.groups.swapAccounting(), tmpfs: true, noFiles: noFiles(),
 	})
+	if r.alter != nil {
+		r.alter(conf)
+	}
 	profile, err := profileDigest(conf)
 	if err != nil {
 		return err

@@ -1,0 +1,23 @@
+package oci
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// AwaitEmpty waits until a sandbox has no process, with no help to that end.
+func AwaitEmpty(t *testing.T, r *Runtime, id string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	g := group{r.groups, "/daybreak/" + id}
+	if err := poll(ctx, func() (bool, error) { return len(g.pids()) == 0, nil }); err != nil {
+		t.Errorf("sandbox %s outlives its worker: processes %v", id, g.pids())
+	}
+}
+
+// Alter changes the configuration of every later container: it takes a layer away.
+func Alter(r *Runtime, f func(*specs.Spec)) { r.alter = f }
