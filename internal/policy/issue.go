@@ -21,7 +21,7 @@ type Hidden struct {
 	Kind  string // "html_comment", "link_comment", "invisible", "terminal_colour", "binary", "invalid_utf8", "cut"
 	What  string // one line for people: the kind in words, with the start of the text
 	Bytes int    // of the raw text
-	Text  string // what it was, made visible, at most 2,000 bytes; "" for binary and cut
+	Text  string // what it was, made visible, at most about 2,000 bytes; "" for binary and cut
 }
 
 // HiddenBytes sums what was hidden.
@@ -72,7 +72,11 @@ func (n *normaliser) hide(kind string, bytes int, text string) {
 	if bytes <= 0 {
 		return
 	}
-	text = visible(text)
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = visible(lines[i])
+	}
+	text = strings.Join(lines, "\n")
 	if len(text) > 2000 {
 		text = strings.ToValidUTF8(text[:2000], "") + "…"
 	}
