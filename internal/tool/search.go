@@ -238,7 +238,7 @@ func definitionOf(in guest.SearchRequest) *regexp.Regexp {
 }
 
 var (
-	testPath = regexp.MustCompile(`(?i)(^|/)(tests?|testdata|specs?|__tests__|e2e|fixtures)/|(^|/)(test_[^/]*|conftest)\.[^/]*$|[._-](test|spec|tests)\.[^/]*$|(Test|Tests|Spec)\.[^/.]+$`)
+	testPath = regexp.MustCompile(`(?i)(^|/)(tests?|testdata|specs?|__tests__|e2e|fixtures)/|(^|/)(test_[^/]*|conftest)\.[^/]*$|[._-](test|spec|tests)\.[^/]*$|(?-i:[a-z0-9](Test|Tests|Spec))\.[^/.]+$`)
 	codeExts = []string{".go", ".py", ".js", ".ts", ".tsx", ".jsx", ".mjs", ".cjs", ".rs", ".java", ".kt", ".scala", ".c", ".h", ".cc", ".cpp", ".hpp", ".cs", ".rb", ".php", ".swift", ".m", ".ex", ".exs", ".erl", ".hs", ".ml", ".lua", ".pl", ".sh", ".bash", ".sql", ".vue", ".svelte", ".dart", ".zig", ".proto"}
 )
 
