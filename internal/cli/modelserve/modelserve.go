@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -18,17 +17,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybreak-agent/daybreak/internal/cli/kit"
 	"github.com/daybreak-agent/daybreak/internal/model/scripted"
 	"github.com/daybreak-agent/daybreak/internal/model/scripted/transcript"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
-
-// Deps are the command's outside world.
-type Deps struct {
-	Out    io.Writer                                           // the line with the base URLs
-	Err    io.Writer                                           // one line for each mismatch
-	Listen func(network, address string) (net.Listener, error) // nil: net.Listen
-}
 
 // Options are what the flags set.
 type Options struct {
@@ -38,7 +31,7 @@ type Options struct {
 }
 
 // NewCmd returns the command "serve", to be added below "model".
-func NewCmd(deps Deps) *cobra.Command {
+func NewCmd(env *kit.Env) *cobra.Command {
 	var o Options
 	cmd := &cobra.Command{
 		Use:   "serve --script FILE",
@@ -47,7 +40,7 @@ func NewCmd(deps Deps) *cobra.Command {
 			"Chat Completions APIs. A request that does not fit the transcript is refused with status\n" +
 			"400 and the reason. Ctrl-C stops it.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), deps, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), env, o) },
 	}
 	cmd.Flags().StringVar(&o.Script, "script", "", "transcript to play")
 	cmd.Flags().StringVar(&o.Listen, "listen", "127.0.0.1:0", "address to listen on")
@@ -56,10 +49,7 @@ func NewCmd(deps Deps) *cobra.Command {
 	return cmd
 }
 
-func run(ctx context.Context, deps Deps, o Options) error {
-	if deps.Listen == nil {
-		deps.Listen = net.Listen
-	}
+func run(ctx context.Context, env *kit.Env, o Options) error {
 	vars := map[string]string{}
 	for _, v := range o.Vars {
 		name, value, ok := strings.Cut(v, "=")
@@ -72,18 +62,18 @@ func run(ctx context.Context, deps Deps, o Options) error {
 	if err != nil {
 		return err
 	}
-	l, err := deps.Listen("tcp", o.Listen)
+	l, err := net.Listen("tcp", o.Listen)
 	if err != nil {
 		return &task.Error{Class: task.Invalid, Msg: "cannot listen on " + o.Listen, Fix: "choose another --listen address", Err: err}
 	}
 	srv := &http.Server{
-		Handler:           scripted.NewServer(script, scripted.Options{Vars: vars, OnError: func(err error) { _, _ = fmt.Fprintln(deps.Err, err) }}),
+		Handler:           scripted.NewServer(script, scripted.Options{Vars: vars, OnError: func(err error) { _, _ = fmt.Fprintln(env.Err, err) }}),
 		ReadHeaderTimeout: 10 * time.Second,
 	}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
 	url := "http://" + l.Addr().String()
-	if _, err := fmt.Fprintf(deps.Out, "playing %d turns: anthropic base URL %s, openai base URL %s/v1\n", len(script.Turns), url, url); err != nil {
+	if _, err := fmt.Fprintf(env.Out, "playing %d turns: anthropic base URL %s, openai base URL %s/v1\n", len(script.Turns), url, url); err != nil {
 		_ = l.Close()
 		return err
 	}

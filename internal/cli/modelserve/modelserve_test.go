@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybreak-agent/daybreak/internal/cli/kit"
 	"github.com/daybreak-agent/daybreak/internal/cli/modelserve"
 	"github.com/daybreak-agent/daybreak/internal/model"
 	"github.com/daybreak-agent/daybreak/internal/model/anthropic"
@@ -33,7 +34,7 @@ func TestServe(t *testing.T) {
 	defer cancel()
 	out, outW := io.Pipe()
 	errs, errsW := io.Pipe()
-	cmd := modelserve.NewCmd(modelserve.Deps{Out: outW, Err: errsW})
+	cmd := modelserve.NewCmd(&kit.Env{Out: outW, Err: errsW})
 	cmd.SetArgs([]string{"--script", write(t, script), "--var", "who=Ada=Countess"})
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.ExecuteContext(ctx) }()
@@ -88,7 +89,7 @@ func TestBadUse(t *testing.T) {
 		"required flag":      nil,
 		"unknown command \"": {"extra"},
 	} {
-		cmd := modelserve.NewCmd(modelserve.Deps{Out: io.Discard, Err: io.Discard})
+		cmd := modelserve.NewCmd(&kit.Env{Out: io.Discard, Err: io.Discard})
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		cmd.SetArgs(args)
 		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), name) {

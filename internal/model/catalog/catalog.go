@@ -26,7 +26,7 @@ type Entry struct {
 	Price     model.Price
 	Priced    bool
 	Reasoning bool     // the model can think
-	Efforts   []string // thinking levels; empty: a token budget, or none
+	Efforts   []string // levels that take the place of a thinking budget; empty: the model takes a budget, or none
 }
 
 // Override replaces fields of an entry, or adds one. Nil and zero fields keep what is known.
@@ -110,6 +110,9 @@ func (c *Catalog) Lookup(provider, id string) (Entry, bool) {
 func fromCatwalk(provider string, m catwalk.Model) Entry {
 	e := Entry{Provider: provider, Model: m.ID, Context: int(m.ContextWindow), MaxOutput: int(m.DefaultMaxTokens),
 		Reasoning: m.CanReason, Efforts: slices.Clone(m.ReasoningLevels)}
+	if provider == "anthropic" && !slices.Contains(e.Efforts, "max") {
+		e.Efforts = nil // before the level "max" came, effort was a setting beside the budget
+	}
 	in, a, b := micros(m.CostPer1MIn), micros(m.CostPer1MInCached), micros(m.CostPer1MOutCached)
 	p := model.Price{Input: in, Output: micros(m.CostPer1MOut), CacheRead: in, CacheWrite: in}
 	// The first cached price is that of a cache write where writes cost more than input, and

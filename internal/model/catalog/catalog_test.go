@@ -82,3 +82,12 @@ func TestOverrides(t *testing.T) {
 		t.Errorf("added: %v %+v", ok, e)
 	}
 }
+
+func TestEfforts(t *testing.T) {
+	c := catalog.New()
+	for id, want := range map[string]bool{"claude-opus-4-6": true, "claude-opus-4-5": false, "claude-sonnet-4-5": false} {
+		if e, _ := c.Lookup("anthropic", id); (len(e.Efforts) > 0) != want || !e.Reasoning {
+			t.Errorf("%s: efforts %v, reasoning %v", id, e.Efforts, e.Reasoning)
+		}
+	}
+}
