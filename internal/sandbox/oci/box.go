@@ -112,7 +112,8 @@ func (r *Runtime) start(ctx context.Context, id, bundle string) (*duplex, *tail,
 		if ctx.Err() != nil {
 			return nil, stderr, ctx.Err()
 		}
-		return nil, stderr, refused(blame(stderr.text()), "", fmt.Errorf("%w%s", err, stderr.suffix()))
+		err = fmt.Errorf("%w%s", err, stderr.suffix())
+		return nil, stderr, refused(blame(stderr.text()), "", err)
 	}
 	return stream, stderr, nil
 }
@@ -245,12 +246,14 @@ type tail struct {
 	mu  sync.Mutex
 	buf []byte
 	max int
+	end chan struct{} // closed at the stream's end
 }
 
 // collect reads f to its end in the background.
 func collect(f *os.File, limit int) *tail {
-	t := &tail{max: limit}
+	t := &tail{max: limit, end: make(chan struct{})}
 	go func() {
+		defer close(t.end)
 		defer f.Close()
 		_, _ = io.Copy(t, f)
 	}()
@@ -273,8 +276,13 @@ func (t *tail) text() string {
 	return strings.TrimSpace(string(t.buf))
 }
 
-// suffix is the text as the end of a one-line message.
+// suffix is the text as the end of a one-line message. It is asked for when the writer is
+// gone or about to be.
 func (t *tail) suffix() string {
+	select {
+	case <-t.end:
+	case <-time.After(time.Second):
+	}
 	s := t.text()
 	if s == "" {
 		return ""

@@ -19,6 +19,7 @@ import (
 type cgroups struct {
 	mode    string            // "v1", "hybrid", "v2", "none"
 	v1      map[string]string // controller → mount point
+	all     []string          // mount points of every hierarchy
 	unified string            // mount point of v2; in hybrid mode without the controllers we need
 }
 
@@ -31,7 +32,11 @@ func readCgroups(mountinfo []byte) cgroups {
 		if !ok || len(l) < 5 || len(r) < 3 {
 			continue
 		}
-		switch point := unescapeMount(l[4]); r[0] {
+		point := unescapeMount(l[4])
+		if r[0] == "cgroup" || r[0] == "cgroup2" {
+			c.all = append(c.all, point)
+		}
+		switch r[0] {
 		case "cgroup2":
 			if c.unified == "" {
 				c.unified = point
@@ -95,17 +100,11 @@ type group struct {
 // dirs lists the existing directories of the group, once each.
 func (g group) dirs() []string {
 	var out []string
-	add := func(point string) {
+	for _, point := range g.c.all {
 		d := filepath.Join(point, g.path)
 		if _, err := os.Stat(d); err == nil && !slices.Contains(out, d) {
 			out = append(out, d)
 		}
-	}
-	for _, p := range g.c.v1 {
-		add(p)
-	}
-	if g.c.unified != "" {
-		add(g.c.unified)
 	}
 	return out
 }

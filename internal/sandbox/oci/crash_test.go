@@ -149,11 +149,11 @@ func TestHalfMadeIsCollected(t *testing.T) {
 	r := newRuntime(t, func(c *oci.Config) { *c = cfg })
 	script := filepath.Join(t.TempDir(), "runc")
 	fifo := filepath.Join(t.TempDir(), "fifo")
-	text := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = features ]; then exec %s features; fi\necho here > %s\nread x < %s\n", cfg.Runtime, fifo, fifo)
+	text := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = features ]; then exec %s features; fi\necho here > %s\nread x < %s.go\n", cfg.Runtime, fifo, fifo)
 	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("mkfifo", fifo).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mkfifo", fifo, fifo+".go").CombinedOutput(); err != nil {
 		t.Fatalf("mkfifo: %v %s", err, out)
 	}
 	said, err := os.OpenFile(fifo, os.O_RDWR, 0) // read and write: opening does not wait
@@ -161,10 +161,15 @@ func TestHalfMadeIsCollected(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer said.Close()
+	resume, err := os.OpenFile(fifo+".go", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resume.Close()
 	halfway := cfg
 	halfway.Runtime = script
 	killedWorker(t, order(halfway, t.TempDir(), "true"), said)
-	_, _ = said.WriteString("go\n") // the script ends too
+	_, _ = resume.WriteString("go\n") // the script ends too
 	h, err := r.List(t.Context())
 	if err != nil || len(h) != 1 {
 		t.Fatalf("list: %v %v", h, err)

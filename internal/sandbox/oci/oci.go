@@ -27,6 +27,7 @@ import (
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -286,7 +287,7 @@ func (r *Runtime) Close() error {
 	if err := unmountBelow(r.base); err != nil {
 		return err
 	}
-	if err := os.Remove(r.base); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(r.base); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
 		return err
 	}
 	return nil
