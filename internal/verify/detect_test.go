@@ -154,9 +154,10 @@ func TestResolve(t *testing.T) {
 		"test/parse.js mixed notation":                 {"test/parse.js::mixed notation"},
 		"Cart takes 10 %":                              {"src/cart.test.ts::Cart > takes 10 %"},
 		"tests.test_more.WindowedTests.test_n":         {"tests.test_more.WindowedTests::test_n"},
-		"TestCoup":                                     nil,
-		"":                                             nil,
-		"::":                                           nil,
+		"tests.test_more.WindowedTests.test_n::test_n": {"tests.test_more.WindowedTests::test_n"},
+		"TestCoup": nil,
+		"":         nil,
+		"::":       nil,
 	} {
 		got := resolve(declared, cases)
 		if diff := cmp.Diff(want, got.ids); diff != "" {

@@ -10,9 +10,14 @@ import (
 	"strings"
 )
 
+const maxDoubleStars = 6
+
 // globMatch matches a slash-separated path against a pattern in which "**" spans directories
 // and "{a,b}" chooses. A malformed pattern matches nothing.
 func globMatch(pattern, name string) bool {
+	if strings.Count(pattern, "**") > maxDoubleStars {
+		return false // matching is exponential in them, and patterns come from repositories
+	}
 	for _, p := range expandBraces(pattern, 64) {
 		if matchParts(strings.Split(strings.TrimPrefix(p, "./"), "/"), strings.Split(name, "/")) {
 			return true

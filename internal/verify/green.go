@@ -178,11 +178,9 @@ func (p *proof) removed(id string, r ran) bool {
 		return false
 	}
 	for _, c := range p.job.Changes {
-		old, had := p.parts.old[c.Path]
-		if !had || !strings.Contains(string(old), lastWord(pl.Name)) {
-			continue
-		}
-		if c.Deleted || !strings.Contains(string(c.Content), lastWord(pl.Name)) {
+		// A name may stand in a file several times, in several classes.
+		name := lastWord(pl.Name)
+		if strings.Count(string(c.Content), name) < strings.Count(string(p.parts.old[c.Path]), name) {
 			return true
 		}
 	}

@@ -325,8 +325,11 @@ func testIn(c git.Change, declared string) bool {
 func (p *proof) identifyUndeclared(r ran) {
 	for _, id := range sortedKeys(r.cases) {
 		c := r.cases[id]
-		if !c.Failed() || c.Place.Name == "" || (c.Place.Param != "" && p.plan.Suites[c.Place.Suite].Kind == KindGo) || p.job.Baseline.Tests[id] == task.Flaky {
+		if !c.Failed() || c.Place.Name == "" || p.job.Baseline.Tests[id] == task.Flaky {
 			continue
+		}
+		if parent, ok := parentOf(id); ok && r.cases[parent].Failed() {
+			continue // the parent speaks for it
 		}
 		p.note(r, id)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -126,8 +127,55 @@ func (v *Verifier) run(ctx context.Context, q request) (out ran, err error) {
 			}
 		}
 	}
+	out.speakForChildren()
 	out.millis = v.Now().Sub(start).Milliseconds()
 	return out, nil
+}
+
+// parentOf is the id of the test that a subtest is part of.
+func parentOf(id string) (string, bool) {
+	if i := strings.LastIndex(id, " > "); i > 0 {
+		return id[:i], true
+	}
+	if i := strings.LastIndexByte(id, '/'); i > strings.Index(id, "::") && strings.Contains(id, "::") {
+		return id[:i], true
+	}
+	return "", false
+}
+
+// speakForChildren gives a failing parent what its failing subtests say: "not ok" alone is no
+// evidence, and two runs that fail in different subtests do not fail alike.
+func (r *ran) speakForChildren() {
+	below := map[string][]string{}
+	for id, c := range r.cases {
+		if !c.Failed() {
+			continue
+		}
+		for p, ok := parentOf(id); ok; p, ok = parentOf(p) {
+			if r.cases[p].Failed() {
+				below[p] = append(below[p], id)
+			}
+		}
+	}
+	own := maps.Clone(r.cases)
+	for p, ids := range below {
+		slices.Sort(ids)
+		var messages, signatures []string
+		for _, id := range ids {
+			if len(below[id]) > 0 {
+				continue // speaks for others itself
+			}
+			name := strings.TrimLeft(strings.TrimPrefix(id, p), "/> ")
+			if len(messages) < 3 {
+				messages = append(messages, name+": "+own[id].Message)
+			}
+			signatures = append(signatures, name+": "+own[id].Signature)
+		}
+		c := own[p]
+		c.Message = strings.Join(messages, "\n")
+		c.Signature = oneLine(strings.Join(signatures, "; "), 600)
+		r.cases[p] = c
+	}
 }
 
 // reportName is a path that code in the tree cannot know beforehand.
