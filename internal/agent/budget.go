@@ -33,7 +33,7 @@ func (a *Agent) admit(ctx context.Context) (model.Request, Outcome, error) {
 	}
 	input := a.estimate(len(body))
 	for out := a.cfg.MaxOutput; ; out = out * 3 / 4 {
-		m, over := a.cfg.Limits.Exceeded(spent, a.worst(input, int64(out)))
+		m, over := a.exceeded(spent, input, int64(out))
 		if !over {
 			req.MaxOutput = out
 			if req.Thinking >= out {
@@ -51,14 +51,19 @@ func (a *Agent) admit(ctx context.Context) (model.Request, Outcome, error) {
 	}
 }
 
-// worst is the most that a call with this input and output can add to the budget: all of the
-// input may miss the cache and be written to it.
-func (a *Agent) worst(input, output int64) task.Spent {
-	p := a.cfg.Model.Info().Price
-	tokens := task.Tokens{Input: input, Output: output}
-	dear := p
-	dear.Input = max(p.Input, p.CacheWrite)
-	return task.Spent{Steps: 1, Tokens: tokens, Cost: dear.Cost(tokens)}
+// exceeded checks the most that a call with this input and output can add: all of the input
+// may be counted in any one of its three classes, at that class's price.
+func (a *Agent) exceeded(spent task.Spent, input, output int64) (task.Meter, bool) {
+	price := a.cfg.Model.Info().Price
+	for _, t := range []task.Tokens{
+		{Input: input, Output: output}, {CacheRead: input, Output: output}, {CacheWrite: input, Output: output},
+	} {
+		worst := task.Spent{Steps: 1, Tokens: t, Cost: price.Cost(t)}
+		if m, over := a.cfg.Limits.Exceeded(spent, worst); over {
+			return m, true
+		}
+	}
+	return task.Meter{}, false
 }
 
 // estimate is an upper estimate of the input tokens of a request whose JSON form has size

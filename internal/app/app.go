@@ -204,10 +204,13 @@ func (a *App) Worker(h Hooks) (*worker.Worker, error) {
 	}
 	c := a.Config
 	spec := a.SandboxSpec("")
+	pulls, err := local.New(local.Config{Dir: a.Dir, Git: a.Git})
+	if err != nil {
+		return nil, err
+	}
 	return worker.New(worker.Config{
 		Store: a.Store, Runtime: rt, Git: a.Git, Snapshots: a.Snapshots,
-		Forge: local.New(local.Config{Dir: filepath.Join(a.Dir, "pull-requests"), Git: a.Git, Now: a.Now}),
-		Model: a.Model, Redactor: a.redactor(), Sandbox: spec, Environment: environment(spec),
+		Forge: pulls, Model: a.Model, Redactor: a.redactor(), Sandbox: spec, Environment: environment(spec),
 		Protected: c.Protected, AuthorName: c.Author.Name, AuthorEmail: c.Author.Email,
 		MaxOutput: c.Reply.MaxOutput, Thinking: c.Reply.Thinking,
 		Owner: Owner(), Dead: Gone, Sign: a.signer.sign, Now: a.Now, Rand: a.opts.Rand, Logger: a.opts.Logger,

@@ -52,22 +52,23 @@ var may = map[string][]string{
 	"action":   {"task", "event", "store", "forge"},
 	"worker": {
 		"task", "event", "policy", "model", "sandbox", "guest", "tool", "git", "snapshot", "forge", "store",
-		"agent", "verify", "verify/*", "proposal", "action",
+		"agent", "verify", "verify/*", "proposal", "action", "config",
 	},
 	"config": {"task"},
 	"demo":   {"task", "git"},
-	"eval":   {"task", "event", "worker", "model", "model/scripted", "git"},
+	"eval":   {"task", "event", "worker", "model", "model/scripted", "model/scripted/*", "git"},
 
 	// adapters, decorators, suites: their seam and the core
-	"model/*":   {"task", "model", "model/*"},
-	"sandbox/*": {"task", "sandbox", "sandbox/*", "guest"},
-	"store/*":   {"task", "event", "store", "store/*"},
-	"forge/*":   {"task", "forge", "forge/*", "git"},
+	"model/*":          {"task", "model", "model/*", "model/scripted/*"},
+	"model/scripted/*": {"task"},
+	"sandbox/*":        {"task", "sandbox", "sandbox/*", "guest"},
+	"store/*":          {"task", "event", "store", "store/*"},
+	"forge/*":          {"task", "forge", "forge/*", "git"},
 
 	"cli":            {"*"},
 	"cli/*":          {"*"},
 	"cli/taskview":   {"task", "event", "store"},
-	"cli/modelserve": {"task", "model", "model/scripted"},
+	"cli/modelserve": {"task", "model", "model/scripted", "model/scripted/*", "cli/*"},
 	"app":            {"*"},
 	"archtest":       {"task"},
 }

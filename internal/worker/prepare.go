@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -258,3 +260,11 @@ func (r *run) progress(stage, note string) {
 func (r *run) since(t time.Time) int64 { return r.cfg.Now().Sub(t).Milliseconds() }
 
 func short(id string) string { return id[:min(len(id), 12)] }
+
+// settingsDigest names the repository's own words about its tests, on which a baseline depends
+// beside the snapshot.
+func (r *run) settingsDigest() string {
+	b, _ := json.Marshal(r.set.repo)
+	s := sha256.Sum256(b)
+	return hex.EncodeToString(s[:8])
+}

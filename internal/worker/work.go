@@ -42,7 +42,7 @@ func (r *run) work(ctx context.Context, events []event.Event) (done bool, err er
 	if err != nil {
 		return false, err
 	}
-	tools := tool.NewRegistry()
+	tools := tool.NewRegistry(tool.Standard()...)
 	if !conv.Started() {
 		if err := r.freezePrompt(ctx, conv, tools); err != nil {
 			return false, err

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"image/color"
 	"os/exec"
 	"strings"
 	"time"
@@ -45,9 +46,9 @@ func (r *report) bad(name, text string) {
 	r.line("✗", lipgloss.Red, name, text)
 }
 
-func (r *report) line(mark string, color lipgloss.ANSIColor, name, text string) {
+func (r *report) line(mark string, c color.Color, name, text string) {
 	if r.env.Width() > 0 {
-		mark = lipgloss.NewStyle().Foreground(color).Render(mark)
+		mark = lipgloss.NewStyle().Foreground(c).Render(mark)
 	}
 	_, _ = fmt.Fprintf(r.env.Out, "%s %-10s %s\n", mark, name, strings.Join(strings.Fields(text), " "))
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/daybreak-agent/daybreak/internal/cli/plain"
+	"github.com/daybreak-agent/daybreak/internal/cli/taskview"
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/model"
 	"github.com/daybreak-agent/daybreak/internal/store"
@@ -28,7 +28,7 @@ func (v *View) show(p event.Payload) {
 		text := fmt.Sprintf("%s  %s files, %s%s", p.Base[:min(12, len(p.Base))], humanize.Comma(int64(p.Files)), humanize.Bytes(uint64(p.Bytes)), cached(p.Cached))
 		v.line(good, "✓", "checkout", text+"  "+ms(p.Millis))
 		for _, w := range p.Warnings {
-			v.line(warn, "!", "note", plain.Clean(w))
+			v.line(warn, "!", "note", taskview.Escape(w))
 		}
 	case *event.BaselineFinished:
 		v.baseline(p)
@@ -37,9 +37,9 @@ func (v *View) show(p event.Payload) {
 			v.line(good, "✓", "sandbox", fmt.Sprintf("%s, %s, no network  ready in %s", p.Runtime, p.Isolation, ms(p.Millis)))
 		}
 	case *event.StopRequested:
-		v.line(warn, "■", "stop", "asked for by "+plain.Clean(p.Who))
+		v.line(warn, "■", "stop", "asked for by "+taskview.Escape(p.Who))
 	case *event.Steered:
-		v.line(warn, "→", "steered", "by "+plain.Clean(p.Who))
+		v.line(warn, "→", "steered", "by "+taskview.Escape(p.Who))
 		v.sayText(p.Text)
 	case *event.Noticed:
 		v.line(warn, "!", p.What, firstLine(p.Text))
@@ -67,7 +67,7 @@ func (v *View) showStep(p event.Payload) {
 		v.reply(p)
 	case *event.ModelFailed:
 		v.spent = v.spent.Add(task.Spent{Steps: 1, Tokens: p.Wasted, Cost: p.Cost})
-		v.line(bad, "✗", "model", plain.Clean(p.Error))
+		v.line(bad, "✗", "model", taskview.Escape(p.Error))
 	case *event.ToolStarted:
 		v.args[p.Call] = v.summarise(p)
 		v.doing = p.Name + " " + v.args[p.Call]
@@ -75,31 +75,31 @@ func (v *View) showStep(p event.Payload) {
 		v.tool(p)
 	case *event.ReproductionChecked:
 		if p.Kind == task.Verified {
-			v.line(good, "✓", "reproduced", "fails on the base for the right reason: "+plain.Clean(strings.Join(p.Tests, ", ")))
+			v.line(good, "✓", "reproduced", "fails on the base for the right reason: "+taskview.Escape(strings.Join(p.Tests, ", ")))
 		} else {
-			v.line(bad, "✗", "reproduce", words(p.Kind)+": "+plain.Clean(p.Reason))
+			v.line(bad, "✗", "reproduce", words(p.Kind)+": "+taskview.Escape(p.Reason))
 		}
 	case *event.VerificationFinished:
 		if p.Kind.Accepted() {
-			v.line(good, "✓", words(p.Kind), plain.Clean(p.Reason)+"  "+ms(p.Millis))
+			v.line(good, "✓", words(p.Kind), taskview.Escape(p.Reason)+"  "+ms(p.Millis))
 		} else {
-			v.line(bad, "✗", "refused", words(p.Kind)+": "+plain.Clean(p.Reason)+"  "+ms(p.Millis))
+			v.line(bad, "✗", "refused", words(p.Kind)+": "+taskview.Escape(p.Reason)+"  "+ms(p.Millis))
 		}
 	case *event.Declined:
-		v.line(warn, "○", "declined", words(task.VerdictKind(p.Kind))+": "+plain.Clean(p.Reason))
+		v.line(warn, "○", "declined", words(task.VerdictKind(p.Kind))+": "+taskview.Escape(p.Reason))
 	}
 }
 
 func (v *View) baseline(p *event.BaselineFinished) {
 	if p.Problem != "" {
-		v.line(bad, "✗", "baseline", plain.Clean(p.Problem))
+		v.line(bad, "✗", "baseline", taskview.Escape(p.Problem))
 		return
 	}
 	text := fmt.Sprintf("%d passed, %d failed, %d skipped on the base", p.Passed, p.Failed, p.Skipped)
 	if len(p.Flaky) > 0 {
 		text += fmt.Sprintf(", %d flickering", len(p.Flaky))
 	}
-	v.line(good, "✓", "baseline", fmt.Sprintf("%s  (%s, %d runs)", text, plain.Clean(p.Runner), p.Runs))
+	v.line(good, "✓", "baseline", fmt.Sprintf("%s  (%s, %d runs)", text, taskview.Escape(p.Runner), p.Runs))
 }
 
 func (v *View) finding(f task.Finding) {
@@ -107,7 +107,7 @@ func (v *View) finding(f task.Finding) {
 	if f.Severity == "block" {
 		mark, style = "✗", bad
 	}
-	v.line(style, mark, strings.ReplaceAll(f.Kind, "_", " "), plain.Clean(f.Path+": "+f.Detail))
+	v.line(style, mark, strings.ReplaceAll(f.Kind, "_", " "), taskview.Escape(f.Path+": "+f.Detail))
 }
 
 func (v *View) reply(p *event.ModelResponded) {
@@ -143,7 +143,7 @@ func (v *View) summarise(p *event.ToolStarted) string {
 	}
 	for _, c := range []string{in.Command, in.Pattern, in.Path, strings.Join(in.Tests, ", "), in.Title, in.Kind} {
 		if c != "" {
-			return firstLine(plain.Clean(c))
+			return taskview.Escape(firstLine(c))
 		}
 	}
 	return ""
@@ -221,5 +221,5 @@ func (v *View) Begin(t store.Task, created bool) {
 	if !created {
 		verb = "going on"
 	}
-	v.line(good, "●", verb, fmt.Sprintf("%s  %s", t.ID, plain.Clean(t.Title)))
+	v.line(good, "●", verb, fmt.Sprintf("%s  %s", t.ID, taskview.Escape(t.Title)))
 }

@@ -17,7 +17,7 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/dustin/go-humanize"
 
-	"github.com/daybreak-agent/daybreak/internal/cli/plain"
+	"github.com/daybreak-agent/daybreak/internal/cli/taskview"
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/model"
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -102,7 +102,7 @@ func (v *View) Delta(d model.Delta) {
 	switch {
 	case d.Retry != nil:
 		v.streams = 0
-		v.line(warn, "!", "model", fmt.Sprintf("attempt %d failed (%s); next in %s", d.Retry.Attempt, plain.Clean(d.Retry.Err.Error()), time.Duration(d.Retry.After)*time.Millisecond))
+		v.line(warn, "!", "model", fmt.Sprintf("attempt %d failed (%s); next in %s", d.Retry.Attempt, taskview.Escape(d.Retry.Err.Error()), time.Duration(d.Retry.After)*time.Millisecond))
 	case d.Thinking != "":
 		v.doing = "thinking"
 		v.streams += len(d.Thinking)
@@ -120,7 +120,7 @@ func (v *View) Stage(stage, note string) {
 	defer v.mu.Unlock()
 	v.doing = stage
 	if note != "" {
-		v.doing += ": " + plain.Clean(note)
+		v.doing += ": " + taskview.Escape(note)
 	}
 	if v.mode == Plain {
 		fmt.Fprintln(v.out, "… "+v.doing)
@@ -170,7 +170,7 @@ func (v *View) line(style lipgloss.Style, mark, name, text string) {
 // say prints a few lines of what the model said.
 func (v *View) say(text string) {
 	v.erase()
-	lines := strings.Split(strings.TrimSpace(plain.Clean(text)), "\n")
+	lines := strings.Split(strings.TrimSpace(taskview.EscapeLines(text)), "\n")
 	for i, l := range lines {
 		if i == 6 && len(lines) > 7 {
 			l = fmt.Sprintf("… %d more lines", len(lines)-i)

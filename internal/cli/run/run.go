@@ -20,8 +20,8 @@ import (
 
 	"github.com/daybreak-agent/daybreak/internal/app"
 	"github.com/daybreak-agent/daybreak/internal/cli/kit"
-	"github.com/daybreak-agent/daybreak/internal/cli/plain"
 	"github.com/daybreak-agent/daybreak/internal/cli/progress"
+	"github.com/daybreak-agent/daybreak/internal/cli/taskview"
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -242,13 +242,13 @@ func printEnd(w io.Writer, a *app.App, r worker.Result) {
 		fmt.Fprintf(w, "  pull request  %s\n", r.PullRequest)
 		fmt.Fprintf(w, "  branch        %s in %s\n", r.Branch, r.Repo)
 		for _, t := range r.Reproduction {
-			fmt.Fprintf(w, "  proof         %s: %s on the base, %s with the fix\n", plain.Clean(t.Test), t.Base, t.Head)
-			fmt.Fprintf(w, "  run it again  %s\n", plain.Clean(t.Rerun))
+			fmt.Fprintf(w, "  proof         %s: %s on the base, %s with the fix\n", taskview.Escape(t.Test), t.Base, t.Head)
+			fmt.Fprintf(w, "  run it again  %s\n", taskview.Escape(t.Rerun))
 		}
 	} else {
 		fmt.Fprintf(w, "%s", strings.ToUpper(string(r.State[:1]))+strings.ReplaceAll(string(r.State[1:]), "_", " "))
 		if r.Reason != "" {
-			fmt.Fprintf(w, ": %s", plain.Clean(oneLine(r.Reason)))
+			fmt.Fprintf(w, ": %s", taskview.Escape(oneLine(r.Reason)))
 		}
 		fmt.Fprintln(w)
 	}

@@ -12,8 +12,8 @@ import (
 // Line feeds and tabs become \n and \t.
 func Escape(s string) string { return escape(s, false) }
 
-// escapeLines is Escape for a text of several lines: line feeds and tabs stay.
-func escapeLines(s string) string { return escape(s, true) }
+// EscapeLines is [Escape] for a text of several lines: line feeds and tabs stay.
+func EscapeLines(s string) string { return escape(s, true) }
 
 func escape(s string, lines bool) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return r == utf8.RuneError || acts(r) }) {

@@ -85,9 +85,9 @@ func Export(ctx context.Context, st store.Store, id task.ID, w io.Writer) error 
 // VerifyExport checks an export by itself: the hash chain, every checkpoint's place in it,
 // that every blob the events name is there with the content its name says, and that nothing
 // is missing at the end. It names the first bad record: a *[event.ChainError] for an event,
-// class [task.Invalid] for the rest. Who signed a checkpoint is checked with
+// class [task.Invalid] for the rest. It returns the events. Who signed a checkpoint is checked with
 // [event.VerifyCheckpoint] and the key.
-func VerifyExport(r io.Reader) error {
+func VerifyExport(r io.Reader) ([]event.Event, error) {
 	in := bufio.NewScanner(r)
 	in.Buffer(make([]byte, 0, 64<<10), maxExportLine)
 	var head, end *exportLine
@@ -98,15 +98,15 @@ func VerifyExport(r io.Reader) error {
 		n++
 		var l exportLine
 		if err := json.Unmarshal(in.Bytes(), &l); err != nil {
-			return badExport(n, "it is not JSON")
+			return nil, badExport(n, "it is not JSON")
 		}
 		switch {
 		case (head == nil) != (l.Type == "export"):
-			return badExport(n, "an export begins with one head")
+			return nil, badExport(n, "an export begins with one head")
 		case end != nil:
-			return badExport(n, "there is something after the end")
+			return nil, badExport(n, "there is something after the end")
 		case l.Type == "export" && (l.Version != exportVersion || !l.Task.Valid()):
-			return badExport(n, "its version or task is not one this daybreak can read")
+			return nil, badExport(n, "its version or task is not one this daybreak can read")
 		case l.Type == "export":
 			head = &l
 		case l.Type == "event" && l.Event != nil && len(blobs) == 0:
@@ -114,22 +114,22 @@ func VerifyExport(r io.Reader) error {
 		case l.Type == "blob":
 			_, doubled := blobs[l.Digest]
 			if sum := sha256.Sum256(l.Data); hex.EncodeToString(sum[:]) != l.Digest || doubled {
-				return badExport(n, "blob "+Escape(l.Digest)+" is doubled or not what its name says")
+				return nil, badExport(n, "blob "+Escape(l.Digest)+" is doubled or not what its name says")
 			}
 			blobs[l.Digest] = l.Data
 		case l.Type == "end":
 			end = &l
 		default:
-			return badExport(n, "it does not belong there")
+			return nil, badExport(n, "it does not belong there")
 		}
 	}
 	if err := in.Err(); err != nil {
-		return badExport(n+1, err.Error())
+		return nil, badExport(n+1, err.Error())
 	}
 	if head == nil {
-		return badExport(1, "the export is empty")
+		return nil, badExport(1, "the export is empty")
 	}
-	return checkExport(head.Task, events, blobs, end)
+	return events, checkExport(head.Task, events, blobs, end)
 }
 
 func checkExport(id task.ID, events []event.Event, blobs map[string][]byte, end *exportLine) error {

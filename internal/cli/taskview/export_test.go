@@ -75,7 +75,10 @@ func exported(t testing.TB) []string {
 	return strings.SplitAfter(strings.TrimSuffix(b.String(), "\n"), "\n")
 }
 
-func verify(lines []string) error { return VerifyExport(strings.NewReader(strings.Join(lines, ""))) }
+func verify(lines []string) error {
+	_, err := VerifyExport(strings.NewReader(strings.Join(lines, "")))
+	return err
+}
 
 func TestExport(t *testing.T) {
 	lines := exported(t)
@@ -181,7 +184,7 @@ func TestVerifyExportCheckpoint(t *testing.T) {
 	if err := Export(t.Context(), st, id, &b); err != nil {
 		t.Fatal(err)
 	}
-	if err := VerifyExport(&b); err == nil || !strings.Contains(err.Error(), "event 1: it is not the record that the checkpoint signed") {
+	if _, err := VerifyExport(&b); err == nil || !strings.Contains(err.Error(), "event 1: it is not the record that the checkpoint signed") {
 		t.Fatal(err)
 	}
 }
@@ -193,7 +196,7 @@ func FuzzVerifyExport(f *testing.F) {
 	f.Add([]byte(`{"type":"export","version":1,"task":"t_01kh0000000000000000000001"}` + "\n" + `{"type":"end"}`))
 	root := lines[len(lines)-1]
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if VerifyExport(bytes.NewReader(data)) != nil {
+		if _, err := VerifyExport(bytes.NewReader(data)); err != nil {
 			return
 		}
 		// Nobody can make another log: what verifies is this export.

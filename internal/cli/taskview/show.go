@@ -185,7 +185,7 @@ func (p *printer) text(t event.Text) {
 }
 
 func (p *printer) block(s string) {
-	for line := range strings.Lines(escapeLines(s)) {
+	for line := range strings.Lines(EscapeLines(s)) {
 		fmt.Fprintf(p.w, "%s%s\n", p.dim("         │ "), strings.TrimRight(line, "\n"))
 	}
 }

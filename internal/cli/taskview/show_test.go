@@ -240,7 +240,7 @@ func TestEscape(t *testing.T) {
 			t.Errorf("Escape(%q) = %q, want %q", in, got, want)
 		}
 	}
-	if got, want := escapeLines("a\r\nb\tc\rd\n\x1b"), "a\nb\tc\\rd\n\\x1b"; got != want {
+	if got, want := EscapeLines("a\r\nb\tc\rd\n\x1b"), "a\nb\tc\\rd\n\\x1b"; got != want {
 		t.Errorf("escapeLines: %q, want %q", got, want)
 	}
 }
@@ -252,8 +252,8 @@ func FuzzEscape(f *testing.F) {
 		if acting(one) != "" || strings.Contains(one, "\n") || !utf8.ValidString(one) {
 			t.Fatalf("Escape(%q) = %q", s, one)
 		}
-		if many := escapeLines(s); strings.Trim(acting(many), "\t") != "" || !utf8.ValidString(many) {
-			t.Fatalf("escapeLines(%q) = %q", s, many)
+		if many := EscapeLines(s); strings.Trim(acting(many), "\t") != "" || !utf8.ValidString(many) {
+			t.Fatalf("EscapeLines(%q) = %q", s, many)
 		}
 	})
 }
