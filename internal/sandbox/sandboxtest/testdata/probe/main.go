@@ -37,7 +37,7 @@ func main() {
 	case "memory":
 		memory(arg(2))
 	case "forks":
-		forks()
+		forks(arg(2))
 	case "bomb":
 		bomb(arg(2), arg(3))
 	case "stay":
@@ -224,10 +224,14 @@ func memory(mib string) {
 	fmt.Println("allocated", len(keep))
 }
 
-// forks starts children until it cannot, at most 5,000.
-func forks() {
+// forks starts children until it cannot, or limit of them; 5,000 without one.
+func forks(limit string) {
+	most, err := strconv.Atoi(limit)
+	if err != nil {
+		most = 5000
+	}
 	var n int
-	for n = range 5000 {
+	for n = range most {
 		if err := exec.Command("/proc/self/exe", "stay").Start(); err != nil {
 			break
 		}
