@@ -191,6 +191,7 @@ func (p *procs) launch(c *proc) error {
 	if err := c.cmd.Start(); err != nil {
 		return err
 	}
+	offerToOOM(c.cmd.Process.Pid)
 	p.leaders[c.cmd.Process.Pid] = true
 	p.byID[c.id] = c
 	return nil

@@ -46,6 +46,12 @@ func (s *suite) memoryCap(t *testing.T) {
 	if got := ok(t, b, "echo still here"); got != "still here\n" {
 		t.Errorf("after the kill: %q", got)
 	}
+	// Many small processes together pass the cap as well, and it is never the guest that goes.
+	many := s.start(t, sandbox.Spec{Tree: s.tree(t, nil), Limits: sandbox.Limits{Memory: 48 << 20}})
+	sh(t, many, "./probe forks 200")
+	if got := ok(t, many, "cat /proc/self/oom_score_adj"); got != "1000\n" {
+		t.Errorf("a command's oom_score_adj is %q", got)
+	}
 	other := s.start(t, sandbox.Spec{Tree: s.tree(t, nil), Limits: sandbox.Limits{Memory: 512 << 20}})
 	if got := ok(t, other, "./probe memory 128"); got != "allocated 128\n" {
 		t.Errorf("128 MiB under a cap of 512 MiB: %q", got)
