@@ -26,15 +26,16 @@ import (
 // it: the runners, the wire and the files are real, the isolation is another package's test.
 type localLab struct {
 	t    testing.TB
+	root string // every bench's place, one at a time
 	mu   sync.Mutex
 	runs []string // purposes, in order
 	logs map[string][]byte
 }
 
 func (l *localLab) Bench(ctx context.Context, purpose string, s snapshot.Snapshot, keepHome bool) (sandbox.Sandbox, error) {
-	dir, err := os.MkdirTemp("", "bench")
-	if err != nil {
-		return nil, err
+	dir := l.root
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err // two at once, or one that was not ended
 	}
 	work := filepath.Join(dir, "work")
 	if err := os.CopyFS(work, os.DirFS(s.Tree)); err != nil {
@@ -199,8 +200,8 @@ func newVerifier(t testing.TB, s Settings) (*Verifier, *localLab) {
 			os.Remove(f)
 		}
 	})
-	lab := &localLab{t: t}
-	return &Verifier{Lab: lab, Settings: s, Rand: reportNames{mark}, Now: time.Now}, lab
+	lab := &localLab{t: t, root: filepath.Join(t.TempDir(), "bench")}
+	return &Verifier{Lab: lab, Settings: s, Rand: reportNames{mark}, Now: time.Now, workDir: filepath.Join(lab.root, "work")}, lab
 }
 
 // need fails where every tool must be there, and skips elsewhere.

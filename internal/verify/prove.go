@@ -27,7 +27,6 @@ func (v *Verifier) Verify(ctx context.Context, job Job) (task.Verdict, error) {
 	if err != nil {
 		return failed(p.verdict, err)
 	}
-	// Without declared tests, a change without tests may still fix tests that fail on the base.
 	if k, reason := decideRed(p.facts); k != "" {
 		return p.conclude(k, reason, p.redOutput()), nil
 	}
@@ -101,7 +100,7 @@ func (p *proof) reproductions() []task.Reproduction {
 		}
 		for _, s := range t.Red {
 			if s.failed() {
-				r.BaseSignature = s.Signature
+				r.BaseSignature = oneLine(s.Signature, 600)
 				break
 			}
 		}
@@ -230,7 +229,7 @@ func (p *proof) tell(kind task.VerdictKind, reason string, r Reproduced) string 
 		fmt.Fprintf(&b, "\n\n%s: %s", t.Test, t.Base)
 		if was, ok := p.job.Baseline.Tests[t.Test]; ok {
 			fmt.Fprintf(&b, " (on the untouched base: %s)", was)
-			if was == task.Fail && p.job.Baseline.Signatures[t.Test] == t.BaseSignature && len(p.parts.tests) > 0 {
+			if was == task.Fail && oneLine(p.job.Baseline.Signatures[t.Test], 600) == t.BaseSignature && len(p.parts.tests) > 0 {
 				b.WriteString("; it failed in the same way before your test change, so the new part shows nothing yet")
 			}
 		}

@@ -80,7 +80,7 @@ type request struct {
 	build    bool // run Settings.Build first and stop when it fails
 }
 
-// errBuild says that the build command failed; it is an outcome, not an error of ours.
+// buildFailure says that the build command failed; it is an outcome, not an error of ours.
 type buildFailure struct{ output string }
 
 func (e *buildFailure) Error() string { return "the build command failed" }
@@ -129,6 +129,7 @@ func (v *Verifier) run(ctx context.Context, q request) (out ran, err error) {
 	}
 	out.speakForChildren()
 	out.millis = v.Now().Sub(start).Milliseconds()
+	v.logger().DebugContext(ctx, "suite run", "purpose", q.purpose, "tests", len(out.cases), "failed", out.count(task.Fail, task.Errored, task.Timeout), "ms", out.millis)
 	return out, nil
 }
 
@@ -244,7 +245,7 @@ func (v *Verifier) one(ctx context.Context, g *guest.Client, plan Plan, c comman
 	if err != nil {
 		return err
 	}
-	rep, err := parse(c, texts, res)
+	rep, err := parse(c, texts, res, v.root())
 	if err != nil {
 		return err
 	}
@@ -321,7 +322,7 @@ func quoteGlob(g string) string {
 
 // parse reads the result files of one command. A command without a format has one test: its
 // exit code.
-func parse(c command, texts [][]byte, res guest.ExecResult) (result.Report, error) {
+func parse(c command, texts [][]byte, res guest.ExecResult, root string) (result.Report, error) {
 	if c.format == "" {
 		t := result.Test{ID: c.human, Name: c.human, Status: task.Pass, Attempt: 1}
 		if res.ExitCode != 0 {
@@ -336,7 +337,7 @@ func parse(c command, texts [][]byte, res guest.ExecResult) (result.Report, erro
 	}
 	var reps []result.Report
 	for _, text := range texts {
-		r, err := result.Parse(c.format, bytes.NewReader(text), result.Options{Root: sandbox.WorkDir})
+		r, err := result.Parse(c.format, bytes.NewReader(text), result.Options{Root: root})
 		if err != nil {
 			return result.Report{}, err
 		}

@@ -9,6 +9,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -109,6 +110,8 @@ type Verifier struct {
 	Rand     io.Reader        // names of result files; crypto/rand outside tests
 	Now      func() time.Time //
 	Log      *slog.Logger     // may be nil
+
+	workDir string // where benches keep the work tree; sandbox.WorkDir but for tests
 }
 
 // Reproduced is the answer to the agent's request to see its test fail on base + tests.
@@ -121,6 +124,8 @@ type Reproduced struct {
 	Phase   task.PhaseRecord    `json:"phase"`
 	Command string              `json:"command"`
 }
+
+func (v *Verifier) root() string { return cmp.Or(v.workDir, sandbox.WorkDir) }
 
 func (v *Verifier) timeout() time.Duration {
 	if v.Settings.Timeout > 0 {
