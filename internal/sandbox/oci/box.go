@@ -33,6 +33,7 @@ type box struct {
 	stream *duplex
 	stderr *tail
 	wall   *time.Timer
+	unkeep func() // stops watching Home.Keep; nil without one
 
 	mu        sync.Mutex // held by Export and Destroy
 	destroyed bool
@@ -159,6 +160,9 @@ func (s *box) Destroy(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx) // a half-done teardown helps nobody; it is bounded below
 	if s.wall != nil {
 		s.wall.Stop()
+	}
+	if s.unkeep != nil {
+		s.unkeep()
 	}
 	killed := s.kill(ctx) // first, so that an export that holds the lock ends
 	s.mu.Lock()

@@ -210,25 +210,6 @@ func (g group) remove(ctx context.Context) error {
 	})
 }
 
-// oomKills counts the processes that the kernel killed at the memory limit.
-func (g group) oomKills() int64 {
-	name, key := filepath.Join(g.c.v1["memory"], g.path, "memory.oom_control"), "oom_kill"
-	if g.c.mode == "v2" {
-		name = filepath.Join(g.c.unified, g.path, "memory.events")
-	}
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) == 2 && f[0] == key {
-			n, _ := strconv.ParseInt(f[1], 10, 64)
-			return n
-		}
-	}
-	return 0
-}
-
 // poll calls done until it says so, fails, or ctx ends. The kernel offers no event for what
 // is awaited here on v1.
 func poll(ctx context.Context, done func() (bool, error)) error {

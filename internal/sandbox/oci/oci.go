@@ -10,6 +10,7 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -195,6 +196,9 @@ func (r *Runtime) launch(ctx context.Context, s *box, spec sandbox.Spec, start u
 	s.info = sandbox.Info{
 		Runtime: filepath.Base(r.cfg.Runtime) + " " + r.version, Isolation: "namespaces", Profile: profile, Limits: describe(s.limits),
 	}
+	if spec.Home.Keep != "" {
+		s.watchKeep(filepath.Clean(spec.Home.Keep))
+	}
 	if s.limits.Wall > 0 {
 		s.wall = time.AfterFunc(s.limits.Wall, s.wallReached)
 	}
@@ -337,16 +341,9 @@ func (r *Runtime) List(ctx context.Context) ([]sandbox.Handle, error) {
 		}
 	}
 	slices.SortFunc(out, func(a, b sandbox.Handle) int {
-		return cmpOr(a.Started.Compare(b.Started), strings.Compare(a.ID, b.ID))
+		return cmp.Or(a.Started.Compare(b.Started), strings.Compare(a.ID, b.ID))
 	})
 	return out, ctx.Err()
-}
-
-func cmpOr(a, b int) int {
-	if a != 0 {
-		return a
-	}
-	return b
 }
 
 // Collect destroys every sandbox for which alive answers false, half-made ones included, and

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -88,7 +89,7 @@ func etcTemplate(dir, host string) (string, error) {
 		}
 	}
 	own := ownEtc()
-	for _, k := range slices.Sorted(mapsKeys(own)) {
+	for _, k := range slices.Sorted(maps.Keys(own)) {
 		fmt.Fprintf(sum, "%s\x00%s\n", k, own[k])
 	}
 	final := filepath.Join(dir, "etc-"+hex.EncodeToString(sum.Sum(nil)[:8]))
@@ -118,16 +119,6 @@ func etcTemplate(dir, host string) (string, error) {
 		return "", err
 	}
 	return final, nil
-}
-
-func mapsKeys(m map[string]string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 func copyEtc(host, dst, rel string, info fs.FileInfo) error {

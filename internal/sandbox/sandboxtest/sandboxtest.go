@@ -38,6 +38,7 @@ func Run(t *testing.T, newRuntime func(t *testing.T) sandbox.Runtime) {
 		{"Environment", (*suite).environment},
 		{"OperatorMounts", (*suite).operatorMounts},
 		{"SpaceCaps", (*suite).spaceCaps},
+		{"KeptHomeCap", (*suite).keptHomeCap},
 		{"PidsCap", (*suite).pidsCap},
 		{"MemoryCap", (*suite).memoryCap},
 		{"WallLimit", (*suite).wallLimit},

@@ -1,0 +1,70 @@
+package oci
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+)
+
+// watchEvery is how often the size of Home.Keep is looked at, at the most.
+const watchEvery = time.Second
+
+// watchKeep kills the sandbox when what it writes into the host directory keep passes the cap
+// on HOME. Memory layers are capped by the kernel; plain file systems have no quota for a
+// directory. Between two looks a sandbox may write as much as the disk takes in that time.
+func (s *box) watchKeep(keep string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		for {
+			began := time.Now()
+			size, err := sizeOf(ctx, keep, s.limits.HomeBytes)
+			if err == nil && size > s.limits.HomeBytes {
+				s.r.cfg.Logger.Warn("sandbox passed the cap on its home and is killed", "id", s.rec.ID, "cap", s.limits.HomeBytes)
+				if err := s.kill(context.WithoutCancel(ctx)); err != nil {
+					s.r.cfg.Logger.Error("kill sandbox", "id", s.rec.ID, "error", err)
+				}
+				return
+			}
+			// A walk may take a twentieth of the time, no more.
+			t := time.NewTimer(max(watchEvery, 20*time.Since(began)))
+			select {
+			case <-ctx.Done():
+				t.Stop()
+				return
+			case <-t.C:
+			}
+		}
+	})
+	s.unkeep = func() { cancel(); done.Wait() }
+}
+
+// sizeOf sums up the space of the files below dir until it passes enough. It opens
+// directories only, and through [os.Root] none outside dir, whatever the sandbox moves about.
+func sizeOf(ctx context.Context, dir string, enough int64) (int64, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return 0, err
+	}
+	defer root.Close()
+	var total int64
+	err = fs.WalkDir(root.FS(), ".", func(_ string, d fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			return nil //nolint // it vanished while we looked
+		}
+		total += inodeBytes
+		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+			total += info.Size()
+		}
+		if total > enough {
+			return fs.SkipAll
+		}
+		return nil
+	})
+	return total, err
+}
