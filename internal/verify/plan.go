@@ -312,7 +312,10 @@ func (s Suite) unittestID(p Place) string {
 
 func (s Suite) perFileCommands(i int, places []Place, files []string, report string) []command {
 	list := s.match(files)
-	if places != nil {
+	switch {
+	case places == nil && files == nil:
+		list = s.Globs // for people: nothing runs without the tree's files
+	case places != nil:
 		list = nil
 		for _, p := range places {
 			list = append(list, s.local(p.File))
@@ -328,6 +331,9 @@ func (s Suite) perFileCommands(i int, places []Place, files []string, report str
 			flags = quoteAll(s.Flags) + " "
 		}
 		arg := quote(fileArg(f))
+		if files == nil && places == nil {
+			arg = f
+		}
 		var c command
 		if s.Kind == KindNode {
 			c = s.command(i, "node "+flags+"--test --test-reporter=tap --test-reporter-destination="+r+" "+arg, "node "+flags+"--test "+arg, "tap", r)
