@@ -349,10 +349,10 @@ func writeOrigin(b *strings.Builder, in Input) {
 	for _, m := range in.Created.Limits.Meters(in.Spent) {
 		meters = append(meters, m.String())
 	}
-	row("budget spent", strings.Join(meters, " · "))
+	row("spent", fmt.Sprintf("%s, %s in %s", in.Spent.Cost, count(in.Spent.Steps, "step"), in.Spent.Wall.Round(time.Second)))
+	row("budget", strings.Join(meters, " · "))
 	t := in.Spent.Tokens
 	row("tokens", fmt.Sprintf("%d input, %d output, %d cache read, %d cache write", t.Input, t.Output, t.CacheRead, t.CacheWrite))
-	row("cost and time", fmt.Sprintf("%s, %s in %s", in.Spent.Cost, count(in.Spent.Steps, "step"), in.Spent.Wall.Round(time.Second)))
 	if in.LogRoot != "" {
 		row("log", fmt.Sprintf("record %d, root %s", in.LogSeq, cell(in.LogRoot)))
 	}

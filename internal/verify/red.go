@@ -42,7 +42,7 @@ func (v *Verifier) newProof(job Job) (*proof, error) {
 	p.facts = Facts{NoChange: len(job.Changes) == 0, Blocked: b.Blocked, Hang: job.Hang}
 	p.verdict = task.Verdict{Base: job.Snapshot.Base, HeadTree: job.HeadTree, Environment: b.Environment, Verifier: Version,
 		Runner: b.Runner, Phases: slices.Clone(b.Phases),
-		Suite: task.SuiteResult{BaselineFailed: b.Failed(), Command: b.Runner}}
+		Suite: task.SuiteResult{BaselineFailed: b.Failed(), Command: b.Command()}}
 	if b.Base != "" && b.Base != job.Snapshot.Base {
 		return nil, &task.Error{Class: task.Internal, Msg: fmt.Sprintf("the baseline is of commit %.12s, the change is on %.12s", b.Base, job.Snapshot.Base)}
 	}

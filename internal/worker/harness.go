@@ -45,7 +45,7 @@ func (h *harness) Reproduce(ctx context.Context, q tool.ReproduceRequest) (tool.
 		return tool.Result{}, err
 	}
 	if _, err := r.j.Append(ctx, event.ReproductionChecked{
-		Step: r.step(), Tests: q.Tests, Kind: res.Kind, Reason: firstLine(res.Text), Detail: detail, Millis: r.since(begin),
+		Step: r.step(), Tests: q.Tests, Kind: res.Kind, Reason: withoutKind(firstLine(res.Text)), Detail: detail, Millis: r.since(begin),
 	}); err != nil {
 		return tool.Result{}, err
 	}
@@ -59,6 +59,14 @@ func (h *harness) Reproduce(ctx context.Context, q tool.ReproduceRequest) (tool.
 		out.End, out.Reason = tool.Gave, reason
 	}
 	return out, nil
+}
+
+// withoutKind drops the verdict's name in front of a reason: the event has a field for it.
+func withoutKind(s string) string {
+	if _, rest, ok := strings.Cut(s, "): "); ok && strings.HasPrefix(s, "refused (") {
+		return rest
+	}
+	return s
 }
 
 // filesOf is used when the agent names only files: every test in them counts.

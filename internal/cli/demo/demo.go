@@ -158,7 +158,8 @@ func showPullRequest(ctx context.Context, w io.Writer, a *app.App, repo string) 
 	fmt.Fprintf(w, "\n── the pull request %s\n\n%s\n── try it\n\n", strings.Repeat("─", 50), strings.TrimSpace(string(body)))
 	fmt.Fprintf(w, "  git -C %s diff main...%s\n", repo, res.Branch)
 	if len(res.Reproduction) > 0 {
-		fmt.Fprintf(w, "  git -C %s worktree add /tmp/proof %s && cd /tmp/proof && %s\n", repo, res.Branch, res.Reproduction[0].Rerun)
+		proof := filepath.Join(filepath.Dir(repo), "proof-"+string(res.Task))
+		fmt.Fprintf(w, "  git -C %s worktree add %s %s && cd %s && %s\n", repo, proof, res.Branch, proof, res.Reproduction[0].Rerun)
 	}
 	return nil
 }

@@ -18,8 +18,6 @@ import (
 // show prints what a person wants to see of an event; most events are for the record only.
 func (v *View) show(p event.Payload) {
 	switch p := p.(type) {
-	case *event.TaskCreated:
-		v.limits = p.Limits
 	case *event.RunStarted:
 		if p.Resumed {
 			v.line(warn, "↻", "resumed", fmt.Sprintf("from event %d of the log", p.From))
@@ -209,11 +207,11 @@ func firstLine(s string) string {
 	return l
 }
 
-// Begin prints what task this is.
-func (v *View) Begin(t store.Task, created bool) {
+// Begin prints what task this is; limits are shown in the status line.
+func (v *View) Begin(t store.Task, created bool, limits task.Limits) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.started = v.now()
+	v.started, v.limits = v.now(), limits
 	if v.mode == JSON {
 		return
 	}

@@ -176,7 +176,7 @@ func (v *View) say(text string) {
 			l = fmt.Sprintf("… %d more lines", len(lines)-i)
 		}
 		if v.mode == Terminal {
-			_, _ = lipgloss.Fprintln(v.out, "   "+faint.Render(cut(l, v.width-4)))
+			_, _ = lipgloss.Fprintln(v.out, faint.PaddingLeft(3).Width(v.width-1).Render(l))
 		} else {
 			fmt.Fprintln(v.out, "    "+l)
 		}

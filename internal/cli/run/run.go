@@ -144,7 +144,7 @@ func Task(ctx context.Context, env *kit.Env, a *app.App, o Options, issue []byte
 		closeView()
 		return report(ctx, env, a, t.ID, o.JSON, err)
 	}
-	view.Begin(t, created)
+	view.Begin(t, created, limits(a, o))
 	_, err = w.Run(ctx, t.ID)
 	closeView()
 	return report(ctx, env, a, t.ID, o.JSON, err)
@@ -215,6 +215,9 @@ func report(ctx context.Context, env *kit.Env, a *app.App, id task.ID, asJSON bo
 func codeFor(res worker.Result, runErr error) int {
 	switch res.State {
 	case task.InReview, task.Merged:
+		if res.Verdict == task.NeedsHuman {
+			return kit.NotVerified // there is a pull request, but a person must first judge a changed expectation
+		}
 		return kit.OK
 	case task.Declined, task.Closed:
 		return kit.Declined
