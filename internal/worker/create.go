@@ -53,6 +53,8 @@ func (w *Worker) Create(ctx context.Context, q Request) (store.Task, bool, error
 	}
 	if q.Fresh {
 		payload.Key += "-" + string(id)
+	} else if t, ok, err := w.inReview(ctx, payload.Key); ok || err != nil {
+		return t, false, err
 	}
 	if payload.Issue, err = store.Spill(ctx, w.cfg.Store, text); err != nil {
 		return store.Task{}, false, err
@@ -93,6 +95,16 @@ func (w *Worker) Create(ctx context.Context, q Request) (store.Task, bool, error
 		return t, isNew, err
 	}
 	return t, isNew, bad
+}
+
+// inReview finds the task whose pull request for the same work still waits: asking again must
+// not open a second one.
+func (w *Worker) inReview(ctx context.Context, key string) (store.Task, bool, error) {
+	ts, err := w.cfg.Store.Tasks(ctx, store.Filter{Key: key, States: []task.State{task.InReview}, Limit: 1})
+	if err != nil || len(ts) == 0 {
+		return store.Task{}, false, err
+	}
+	return ts[0], true, nil
 }
 
 // taskKey is one string for one piece of work: asking twice finds the same task.

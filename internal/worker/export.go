@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/git"
@@ -21,6 +22,7 @@ type change struct {
 	allowed  []git.Change
 	held     []git.Change // waits for a person's word; not part of the proposal
 	refused  []string
+	blocked  string // why the change as a whole is refused, "" when it is not
 	leftOut  []string
 	findings []task.Finding
 	manifest string
@@ -43,74 +45,88 @@ func (r *run) export(ctx context.Context) (change, error) {
 	return r.sort(ctx, c, in)
 }
 
-// sort fills the change from exported files.
+// sort fills the change from exported files: what the base's own rules ignore is left out, what
+// is as in the base is dropped, and policy decides about every other path.
 func (r *run) sort(ctx context.Context, c change, in []git.Change) (change, error) {
-	reviewed := make([]policy.PathChange, 0, len(in))
-	for _, e := range in {
-		p := policy.PathChange{Path: e.Path, Mode: e.Mode, Deleted: e.Deleted, Size: int64(len(e.Content))}
-		if e.Mode == git.ModeLink {
-			p.Link = string(e.Content)
-		}
-		reviewed = append(reviewed, p)
-	}
-	decision := policy.ReviewPaths(reviewed, append(r.cfg.Protected[:len(r.cfg.Protected):len(r.cfg.Protected)], r.set.repo.Protected...))
-	c.refused = decision.Refused
-	status := map[string]int{}
-	const allow, hold = 1, 2
-	for _, p := range decision.Allowed {
-		status[p] = allow
-	}
-	for _, p := range decision.Held {
-		status[p] = hold
-	}
-	var safe []git.Change
-	var paths []string
-	for _, e := range in {
-		if status[e.Path] != 0 {
-			safe = append(safe, e)
-			paths = append(paths, e.Path)
-		}
+	paths := make([]string, len(in))
+	for i, e := range in {
+		paths[i] = e.Path
 	}
 	ignored, err := r.cfg.Git.Ignored(ctx, r.snap.GitDir, r.snap.Base, r.snap.Tree, paths)
 	if err != nil {
 		return c, err
 	}
-	skip := map[string]bool{}
+	c.leftOut = append(c.leftOut, ignored...)
+	skip := make(map[string]bool, len(ignored))
 	for _, p := range ignored {
 		skip[p] = true
-		c.leftOut = append(c.leftOut, p)
 	}
-	if safe, err = r.cfg.Git.DropUnchanged(ctx, r.snap.GitDir, r.snap.Base, safe); err != nil {
+	in = slices.DeleteFunc(slices.Clone(in), func(e git.Change) bool { return skip[e.Path] })
+	if in, err = r.cfg.Git.DropUnchanged(ctx, r.snap.GitDir, r.snap.Base, in); err != nil {
 		return c, err
 	}
-	kept := map[string]bool{}
-	for _, e := range safe {
-		if skip[e.Path] {
-			continue
-		}
-		kept[e.Path] = true
-		c.all = append(c.all, e)
-		if status[e.Path] == hold {
-			c.held = append(c.held, e)
-		} else {
-			c.allowed = append(c.allowed, e)
-		}
+	decision, err := r.review(ctx, in)
+	if err != nil {
+		return c, err
 	}
-	for _, f := range decision.Findings {
-		if f.Path == "" || kept[f.Path] || contains(c.refused, f.Path) {
-			c.findings = append(c.findings, f)
+	c.refused = decision.Refused
+	c.findings = append(c.findings, decision.Findings...)
+	if f, blocked := decision.Blocked(); blocked && len(c.refused) == 0 {
+		c.blocked = f.Detail
+	}
+	allowed, held := setOf(decision.Allowed), setOf(decision.Held)
+	for _, e := range in {
+		switch {
+		case allowed[e.Path]:
+			c.all, c.allowed = append(c.all, e), append(c.allowed, e)
+		case held[e.Path]:
+			c.all, c.held = append(c.all, e), append(c.held, e)
 		}
 	}
 	return c, nil
 }
 
-func contains(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
+// review asks policy about every path.
+func (r *run) review(ctx context.Context, in []git.Change) (policy.Decision, error) {
+	names, err := r.baseNames(ctx)
+	if err != nil {
+		return policy.Decision{}, err
 	}
-	return false
+	paths := make([]policy.PathChange, 0, len(in))
+	for _, e := range in {
+		p := policy.PathChange{Path: e.Path, Mode: e.Mode, Deleted: e.Deleted, Size: int64(len(e.Content))}
+		if e.Mode == git.ModeLink {
+			p.Link = string(e.Content)
+		}
+		paths = append(paths, p)
+	}
+	rules := policy.Rules{Protected: slices.Concat(r.cfg.Protected, r.set.repo.Protected), Existing: names}
+	return rules.Review(paths), nil
+}
+
+func setOf(list []string) map[string]bool {
+	out := make(map[string]bool, len(list))
+	for _, s := range list {
+		out[s] = true
+	}
+	return out
+}
+
+// baseNames lists the base's paths once per run: a new name that differs from one of them only
+// in case or Unicode form would be the same file on another machine.
+func (r *run) baseNames(ctx context.Context) ([]string, error) {
+	if r.names != nil {
+		return r.names, nil
+	}
+	list, err := r.cfg.Git.ListTree(ctx, r.snap.GitDir, r.snap.Base)
+	if err != nil {
+		return nil, err
+	}
+	r.names = make([]string, len(list))
+	for i, e := range list {
+		r.names[i] = e.Path
+	}
+	return r.names, nil
 }
 
 // manifestDigest identifies an export, each field framed by its length.
@@ -149,18 +165,28 @@ func (r *run) build(ctx context.Context, c change) (tree, diff string, err error
 	for _, e := range c.allowed {
 		paths = append(paths, e.Path)
 	}
-	payloads := []event.Payload{event.Exported{Manifest: c.manifest, Tree: tree, Paths: paths, LeftOut: c.leftOut, Diff: text}}
+	_, err = r.j.Append(ctx, event.Exported{Manifest: c.manifest, Tree: tree, Paths: paths, LeftOut: c.leftOut, Diff: text})
+	return tree, diff, err
+}
+
+// recordFindings stores what policy found, each finding once a task.
+func (r *run) recordFindings(ctx context.Context, c change) error {
 	known := map[task.Finding]bool{}
 	for _, f := range r.j.Summary().Findings {
 		known[f] = true
 	}
+	var payloads []event.Payload
 	for _, f := range c.findings {
 		if !known[f] {
+			known[f] = true
 			payloads = append(payloads, event.PolicyFound{Finding: f})
 		}
 	}
-	_, err = r.j.Append(ctx, payloads...)
-	return tree, diff, err
+	if len(payloads) == 0 {
+		return nil
+	}
+	_, err := r.j.Append(ctx, payloads...)
+	return err
 }
 
 // heldDiff shows what was held back.

@@ -32,6 +32,9 @@ func (h *harness) Reproduce(ctx context.Context, q tool.ReproduceRequest) (tool.
 	if err := r.recordWorkspace(ctx, "reproduce", c.all); err != nil {
 		return tool.Result{}, err
 	}
+	if err := r.recordFindings(ctx, c); err != nil {
+		return tool.Result{}, err
+	}
 	if len(c.allowed) == 0 {
 		return refuse("Nothing has changed yet: write the test first, then call `reproduce`." + heldNote(c)), nil
 	}
@@ -201,11 +204,17 @@ func (h *harness) verdict(ctx context.Context, q tool.SubmitRequest) (task.Verdi
 	if err := r.recordWorkspace(ctx, "submit", c.all); err != nil {
 		return task.Verdict{}, c, err
 	}
+	if err := r.recordFindings(ctx, c); err != nil {
+		return task.Verdict{}, c, err
+	}
 	if len(c.refused) > 0 {
 		return task.Verdict{
 			Kind: task.PolicyRefused, Base: r.snap.Base, Findings: c.findings,
 			Reason: "the change contains paths that are never exported: " + strings.Join(quoted(c.refused), ", ") + "; remove them",
 		}, c, nil
+	}
+	if c.blocked != "" {
+		return task.Verdict{Kind: task.PolicyRefused, Base: r.snap.Base, Findings: c.findings, Reason: c.blocked + "; make it smaller"}, c, nil
 	}
 	if len(c.allowed) == 0 {
 		return task.Verdict{Kind: task.NoChange, Base: r.snap.Base, Reason: "nothing was changed that could be proposed", Findings: c.findings}, c, nil

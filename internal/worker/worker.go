@@ -75,6 +75,8 @@ type run struct {
 	box  sandbox.Sandbox // the agent's; nil when not started
 	snap snapshot.Snapshot
 	set  settings
+	// names are the base's paths, once asked for.
+	names []string
 }
 
 // ErrPaused wraps the reason why a task stopped without an end: its state is kept and a later

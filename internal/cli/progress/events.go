@@ -221,3 +221,12 @@ func (v *View) Begin(t store.Task, created bool, limits task.Limits) {
 	}
 	v.line(good, "●", verb, fmt.Sprintf("%s  %s", t.ID, taskview.Escape(t.Title)))
 }
+
+// Note prints a remark of the command itself.
+func (v *View) Note(text string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.mode != JSON {
+		v.line(warn, "!", "note", text)
+	}
+}

@@ -145,6 +145,9 @@ func Task(ctx context.Context, env *kit.Env, a *app.App, o Options, issue []byte
 		return report(ctx, env, a, t.ID, o.JSON, err)
 	}
 	view.Begin(t, created, limits(a, o))
+	if t.State.Done() {
+		view.Note("this issue has a pull request that waits for review; --new starts another task for it")
+	}
 	_, err = w.Run(ctx, t.ID)
 	closeView()
 	return report(ctx, env, a, t.ID, o.JSON, err)
