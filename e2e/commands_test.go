@@ -1,0 +1,463 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/daybreak-agent/daybreak/internal/model/scripted"
+	"github.com/daybreak-agent/daybreak/internal/model/scripted/transcript"
+)
+
+// world is what belongs to one script.
+type world struct {
+	model  *modelServer
+	bg     *exec.Cmd
+	bgOut  *bytes.Buffer
+	bgErr  *bytes.Buffer
+	prints map[string]string // directory → fingerprint
+}
+
+type worldKey struct{}
+
+func setup(env *testscript.Env) error {
+	w := &world{prints: map[string]string{}}
+	env.Values[worldKey{}] = w
+	env.Defer(func() {
+		if w.bg != nil && w.bg.ProcessState == nil {
+			_ = w.bg.Process.Kill()
+			_ = w.bg.Wait()
+		}
+		if w.model != nil {
+			w.model.close()
+		}
+	})
+	home := filepath.Join(env.WorkDir, "home")
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		return err
+	}
+	env.Vars = append(env.Vars,
+		"HOME="+home, "LC_ALL=C.UTF-8", "TZ=UTC", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull,
+		"DAYBREAK_DIR="+filepath.Join(env.WorkDir, "data"), "DAYBREAK_CONFIG="+filepath.Join(env.WorkDir, "daybreak.yaml"),
+		"ANTHROPIC_API_KEY=sk-e2e-0123456789abcdef", "OPENAI_API_KEY=sk-e2e-fedcba9876543210",
+	)
+	return os.WriteFile(filepath.Join(env.WorkDir, "daybreak.yaml"), []byte(configuration("", "")), 0o644)
+}
+
+// configuration is the operator's file. The model server speaks every dialect.
+func configuration(url, more string) string {
+	return fmt.Sprintf(`model: anthropic/claude-sonnet-4-5
+providers:
+  anthropic: {base_url: %q}
+  openai: {base_url: %q}
+  compatible: {api: openai-chat, base_url: %q, key_env: OPENAI_API_KEY, context: 200000, max_output: 16000}
+sandbox:
+  runtime_path: %s
+  guest_path: %s
+%s`, orElse(url, "http://127.0.0.1:1"), orElse(url, "http://127.0.0.1:1")+"/v1", orElse(url, "http://127.0.0.1:1")+"/v1",
+		os.Getenv(runcEnv), os.Getenv(guestEnv), more)
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// modelServer plays a transcript. A turn with delay_ms thinks until it is released.
+type modelServer struct {
+	*scripted.Server
+	http     *httptest.Server
+	thinking chan struct{}
+	release  chan struct{}
+	once     sync.Once
+}
+
+func serveModel(file string) (*modelServer, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	script, err := transcript.Parse(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	m := &modelServer{thinking: make(chan struct{}, 64), release: make(chan struct{})}
+	m.Server = scripted.NewServer(script, scripted.Options{Sleep: func(ctx context.Context, _ time.Duration) {
+		m.thinking <- struct{}{}
+		select {
+		case <-ctx.Done():
+		case <-m.release:
+		}
+	}})
+	m.http = httptest.NewServer(m.Server)
+	return m, nil
+}
+
+func (m *modelServer) close() {
+	m.once.Do(func() { close(m.release) })
+	m.http.CloseClientConnections()
+	m.http.Close()
+}
+
+func commands() map[string]func(*testscript.TestScript, bool, []string) {
+	return map[string]func(*testscript.TestScript, bool, []string){
+		"repo":      cmdRepo,
+		"model":     cmdModel,
+		"asked":     cmdAsked,
+		"thinking":  cmdThinking,
+		"release":   cmdRelease,
+		"exits":     cmdExits,
+		"start":     cmdStart,
+		"finish":    cmdFinish,
+		"remember":  cmdRemember,
+		"unchanged": cmdUnchanged,
+		"lines":     cmdLines,
+		"keys":      cmdKeys,
+		"flip":      cmdFlip,
+		"bytes":     cmdBytes,
+		"clean":     cmdClean,
+		"field":     cmdField,
+	}
+}
+
+func of(ts *testscript.TestScript) *world { return ts.Value(worldKey{}).(*world) }
+
+func usage(ts *testscript.TestScript, ok bool, text string) {
+	if !ok {
+		ts.Fatalf("usage: %s", text)
+	}
+}
+
+// repo DIR: makes DIR a repository with one commit of everything in it.
+func cmdRepo(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "repo DIR")
+	ts.Check(makeRepo(ts.MkAbs(args[0])))
+}
+
+func makeRepo(dir string) error {
+	for _, a := range [][]string{
+		{"init", "--quiet", "--initial-branch=main", "--template="}, {"add", "--all", "--force", "."},
+		{"commit", "--quiet", "--allow-empty", "--message=Start"},
+	} {
+		if out, err := gitIn(dir, a...); err != nil {
+			return fmt.Errorf("git %s: %w: %s", a[0], err, out)
+		}
+	}
+	return nil
+}
+
+func gitIn(dir string, args ...string) (string, error) {
+	cmd := exec.Command("git", append([]string{"-C", dir}, args...)...)
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.DevNull, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull,
+		"GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.com", "GIT_AUTHOR_DATE=2026-01-02T03:04:05Z",
+		"GIT_COMMITTER_NAME=Ada", "GIT_COMMITTER_EMAIL=ada@example.com", "GIT_COMMITTER_DATE=2026-01-02T03:04:05Z",
+	}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// model FILE: plays FILE and points the configuration at it.
+func cmdModel(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "model TRANSCRIPT")
+	w := of(ts)
+	if w.model != nil {
+		w.model.close()
+	}
+	m, err := serveModel(ts.MkAbs(args[0]))
+	ts.Check(err)
+	w.model = m
+	ts.Setenv("MODEL_URL", m.http.URL)
+	ts.Check(os.WriteFile(ts.Getenv("DAYBREAK_CONFIG"), []byte(configuration(m.http.URL, "")), 0o644))
+}
+
+// asked N...: how often each turn was asked for, and that nothing unexpected was said.
+func cmdAsked(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg, "asked N...")
+	m := of(ts).model
+	if err := m.Err(); err != nil {
+		ts.Fatalf("the model was told something else than its transcript expects: %v", err)
+	}
+	var got []string
+	for _, n := range m.Requests() {
+		got = append(got, strconv.Itoa(n))
+	}
+	if !slices.Equal(got, args) {
+		ts.Fatalf("requests per turn %v, want %v", got, args)
+	}
+}
+
+// thinking: waits until the model is thinking (a turn with delay_ms).
+func cmdThinking(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 0, "thinking")
+	select {
+	case <-of(ts).model.thinking:
+	case <-time.After(2 * time.Minute): // a guard against hanging for ever
+		ts.Fatalf("the model was not asked:\n%s%s", of(ts).bgOut, of(ts).bgErr)
+	}
+}
+
+// release: lets the model answer.
+func cmdRelease(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 0, "release")
+	m := of(ts).model
+	m.once.Do(func() { close(m.release) })
+}
+
+// exits CODE COMMAND...: runs a command that must end with CODE.
+func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) > 1, "exits CODE COMMAND...")
+	err := ts.Exec(args[1], args[2:]...)
+	wantCode(ts, args[0], err)
+}
+
+func wantCode(ts *testscript.TestScript, want string, err error) {
+	code := 0
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		code = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("%v", err)
+	}
+	if strconv.Itoa(code) != want {
+		ts.Fatalf("exit code %d, want %s", code, want)
+	}
+}
+
+// start COMMAND...: runs a command in the background; its output goes to the file "out".
+func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) > 0, "start COMMAND...")
+	w := of(ts)
+	path, err := exec.LookPath(args[0])
+	ts.Check(err)
+	w.bg, w.bgOut, w.bgErr = exec.Command(path, args[1:]...), &bytes.Buffer{}, &bytes.Buffer{}
+	w.bg.Dir = ts.MkAbs(".")
+	w.bg.Env = environment(ts)
+	w.bg.Stdout, w.bg.Stderr = w.bgOut, w.bgErr
+	ts.Check(w.bg.Start())
+}
+
+func environment(ts *testscript.TestScript) []string {
+	var env []string
+	for _, k := range []string{
+		"PATH", "HOME", "LC_ALL", "TZ", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_GLOBAL", "DAYBREAK_DIR", "DAYBREAK_CONFIG",
+		"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "TMPDIR",
+	} {
+		env = append(env, k+"="+ts.Getenv(k))
+	}
+	return env
+}
+
+// finish CODE: waits for the command in the background; stdout and stderr are its.
+func cmdFinish(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "finish CODE")
+	w := of(ts)
+	err := w.bg.Wait()
+	_, _ = ts.Stdout().Write(w.bgOut.Bytes())
+	_, _ = ts.Stderr().Write(w.bgErr.Bytes())
+	ts.Logf("[background stdout]\n%s[background stderr]\n%s", w.bgOut, w.bgErr)
+	wantCode(ts, args[0], err)
+}
+
+// remember DIR... and unchanged DIR...: every file of DIR is byte for byte what it was; new
+// objects and branches below daybreak/ are what a proposal may add.
+func cmdRemember(ts *testscript.TestScript, neg bool, args []string) {
+	for _, d := range args {
+		of(ts).prints[d] = strings.Join(fingerprint(ts.MkAbs(d)), "\n")
+	}
+}
+
+func cmdUnchanged(ts *testscript.TestScript, neg bool, args []string) {
+	for _, d := range args {
+		before, after := strings.Split(of(ts).prints[d], "\n"), fingerprint(ts.MkAbs(d))
+		for _, l := range before {
+			if !slices.Contains(after, l) {
+				ts.Fatalf("%s: gone or changed: %s", d, l)
+			}
+		}
+		for _, l := range after {
+			if !slices.Contains(before, l) {
+				ts.Fatalf("%s: new or changed: %s", d, l)
+			}
+		}
+	}
+}
+
+func fingerprint(dir string) []string {
+	var out []string
+	_ = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(dir, p)
+		if err != nil {
+			out = append(out, name+": "+err.Error())
+			return nil
+		}
+		slashed := "/" + filepath.ToSlash(name) + "/"
+		for _, may := range []string{"/objects/", "/refs/heads/daybreak/"} {
+			if strings.Contains(slashed, may) {
+				return nil
+			}
+		}
+		info, err := d.Info()
+		if err != nil || d.IsDir() {
+			return nil // a directory's own time changes when a branch is added beside it
+		}
+		var content []byte
+		switch {
+		case info.Mode()&fs.ModeSymlink != 0:
+			to, _ := os.Readlink(p)
+			content = []byte(to)
+		case info.Mode().IsRegular():
+			content, _ = os.ReadFile(p)
+		}
+		out = append(out, fmt.Sprintf("%s %v %d %x", name, info.Mode(), info.ModTime().UnixNano(), sha256.Sum256(content)))
+		return nil
+	})
+	return out
+}
+
+// lines NAME N: stdout or stderr of the last command has N lines.
+func cmdLines(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 2, "lines stdout|stderr N")
+	text := ts.ReadFile(args[0])
+	n := strings.Count(text, "\n")
+	if strconv.Itoa(n) != args[1] {
+		ts.Fatalf("%s has %d lines, want %s:\n%s", args[0], n, args[1], text)
+	}
+}
+
+// lastObject reads the last line of stdout.
+func lastObject(ts *testscript.TestScript) map[string]any {
+	text := strings.TrimSpace(ts.ReadFile("stdout"))
+	last := text[strings.LastIndexByte(text, '\n')+1:]
+	var m map[string]any
+	if err := json.Unmarshal([]byte(last), &m); err != nil {
+		ts.Fatalf("the last line is no JSON object: %v: %s", err, last)
+	}
+	return m
+}
+
+func at(m map[string]any, path string) (any, bool) {
+	var v any = m
+	for k := range strings.SplitSeq(path, ".") {
+		switch t := v.(type) {
+		case map[string]any:
+			var ok bool
+			if v, ok = t[k]; !ok {
+				return nil, false
+			}
+		case []any:
+			i, err := strconv.Atoi(k)
+			if err != nil || i >= len(t) {
+				return nil, false
+			}
+			v = t[i]
+		default:
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+// keys PATH...: the last line of stdout is an object that has them all.
+func cmdKeys(ts *testscript.TestScript, neg bool, args []string) {
+	m := lastObject(ts)
+	for _, k := range args {
+		if _, ok := at(m, k); !ok {
+			ts.Fatalf("the result has no %s", k)
+		}
+	}
+}
+
+// field PATH VALUE|$: the value in the last line of stdout; with NAME= it goes into the environment.
+func cmdField(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, len(args) == 2, "[!] field PATH VALUE, or field PATH NAME=")
+	v, ok := at(lastObject(ts), args[0])
+	if !ok {
+		ts.Fatalf("the result has no %s", args[0])
+	}
+	s := fmt.Sprint(v)
+	if f, isNumber := v.(float64); isNumber {
+		s = strconv.FormatFloat(f, 'f', -1, 64)
+	}
+	if name, ok := strings.CutSuffix(args[1], "="); ok {
+		ts.Setenv(name, s)
+		return
+	}
+	if (s == args[1]) == neg {
+		ts.Fatalf("%s is %q, want %q (negated: %v)", args[0], s, args[1], neg)
+	}
+}
+
+// flip FILE TEXT: turns one bit of the last occurrence of TEXT in a file.
+func cmdFlip(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 2, "flip FILE TEXT")
+	path := ts.MkAbs(args[0])
+	b, err := os.ReadFile(path)
+	ts.Check(err)
+	i := bytes.LastIndex(b, []byte(args[1]))
+	if i < 0 {
+		ts.Fatalf("%s holds no %q", args[0], args[1])
+	}
+	b[i+len(args[1])-1] ^= 1
+	ts.Check(os.WriteFile(path, b, 0o644))
+}
+
+// bytes FILE GOSTRING [TIMES]: writes a file from an escaped string, repeated.
+func cmdBytes(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && (len(args) == 2 || len(args) == 3), "bytes FILE ESCAPED [TIMES]")
+	s, err := strconv.Unquote(`"` + args[1] + `"`)
+	ts.Check(err)
+	if len(args) == 3 {
+		n, err := strconv.Atoi(args[2])
+		ts.Check(err)
+		s = strings.Repeat(s, n)
+	}
+	path := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(filepath.Dir(path), 0o755))
+	ts.Check(os.WriteFile(path, []byte(s), 0o644))
+}
+
+// clean: no sandbox, runtime process or mount of this script is left.
+func cmdClean(ts *testscript.TestScript, neg bool, args []string) {
+	if left := leftovers(ts.Getenv("DAYBREAK_DIR")); len(left) > 0 {
+		ts.Fatalf("left behind: %s", strings.Join(left, "; "))
+	}
+}
+
+// leftovers finds mounts and processes that name a data directory.
+func leftovers(dir string) []string {
+	var out []string
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	for l := range strings.SplitSeq(string(mounts), "\n") {
+		if strings.Contains(l, dir+"/") {
+			out = append(out, "mount "+l)
+		}
+	}
+	procs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, p := range procs {
+		b, _ := os.ReadFile(p)
+		if bytes.Contains(b, []byte(dir+"/")) && !bytes.Contains(b, []byte("e2e.test")) {
+			out = append(out, "process "+strings.ReplaceAll(string(b), "\x00", " "))
+		}
+	}
+	return out
+}
