@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybreak-agent/daybreak/internal/cli/demo"
 	"github.com/daybreak-agent/daybreak/internal/cli/doctor"
+	"github.com/daybreak-agent/daybreak/internal/cli/evaluate"
 	"github.com/daybreak-agent/daybreak/internal/cli/kit"
 	"github.com/daybreak-agent/daybreak/internal/cli/modelserve"
 	"github.com/daybreak-agent/daybreak/internal/cli/run"
@@ -46,6 +47,8 @@ func newRoot(env *kit.Env) *cobra.Command {
 	f.BoolVar(&env.Verbose, "verbose", false, "log more to standard error")
 	models := &cobra.Command{Use: "model", Short: "Tools for model transcripts"}
 	models.AddCommand(modelserve.NewCmd(env))
-	root.AddCommand(demo.NewCmd(env), run.NewCmd(env), tasks.NewCmd(env), doctor.NewCmd(env), sandboxes.NewCmd(env), models)
+	evals := &cobra.Command{Use: "eval", Short: "Replay historical fixes against the verifier"}
+	evals.AddCommand(evaluate.NewCmd(env))
+	root.AddCommand(demo.NewCmd(env), run.NewCmd(env), tasks.NewCmd(env), doctor.NewCmd(env), sandboxes.NewCmd(env), models, evals)
 	return root
 }
