@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"text/template"
 
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/model"
@@ -31,27 +30,47 @@ type PromptInput struct {
 
 // BuildPrefix renders the prompt. Tools must be sorted already.
 func BuildPrefix(in PromptInput, tools []model.ToolSpec) (Prefix, error) {
-	system, err := render("system", systemText, in)
+	suite := in.Suite
+	for _, n := range in.Notes {
+		suite += "\nNote: " + n
+	}
+	guidance := ""
+	if in.Guidance != "" {
+		guidance = "\n# Guidance for contributors, from the repository\n\n" + in.Guidance + "\n"
+	}
+	values := map[string]string{
+		"workdir": in.WorkDir, "repo": in.Repo, "base": in.Base, "suite": suite, "guidance": guidance, "issue": in.Issue,
+	}
+	system, err := render("system", systemText, values)
 	if err != nil {
 		return Prefix{}, err
 	}
-	first, err := render("task", taskText, in)
+	first, err := render("task", taskText, values)
 	if err != nil {
 		return Prefix{}, err
 	}
 	return Prefix{System: system, Tools: tools, First: userText(first)}, nil
 }
 
-func render(name, text string, data any) (string, error) {
-	t, err := template.New(name).Option("missingkey=error").Parse(text)
-	if err != nil {
-		return "", fmt.Errorf("prompt %s: %w", name, err)
-	}
+// render puts values in the places of a text that are written {{name}}. What a value holds is
+// never looked at again, so an issue cannot speak in placeholders. text/template is not used:
+// linking it keeps every method of every type in the program, a third of its size.
+func render(name, text string, values map[string]string) (string, error) {
 	var b strings.Builder
-	if err := t.Execute(&b, data); err != nil {
-		return "", fmt.Errorf("prompt %s: %w", name, err)
+	for {
+		before, rest, open := strings.Cut(text, "{{")
+		b.WriteString(before)
+		if !open {
+			return strings.TrimSpace(b.String()) + "\n", nil
+		}
+		key, after, closed := strings.Cut(rest, "}}")
+		v, known := values[key]
+		if !closed || !known {
+			return "", fmt.Errorf("prompt %s: {{%.20s}} is not a known place", name, key)
+		}
+		b.WriteString(v)
+		text = after
 	}
-	return strings.TrimSpace(b.String()) + "\n", nil
 }
 
 // Frozen makes the event that stores the prefix. text is the spilled JSON of it.
