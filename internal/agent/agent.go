@@ -124,6 +124,9 @@ func (a *Agent) loop(ctx context.Context) (Outcome, error) {
 		if out, err := a.answerOpen(ctx); err != nil || out.Ending != "" {
 			return out, err
 		}
+		if err := a.prompt(ctx); err != nil {
+			return Outcome{}, err
+		}
 		if out, err := a.checkStuck(ctx); err != nil || out.Ending != "" {
 			return out, err
 		}
@@ -153,10 +156,19 @@ func (a *Agent) loop(ctx context.Context) (Outcome, error) {
 		if idle++; idle >= maxIdle {
 			return Outcome{Stuck, fmt.Sprintf("the model answered %d times without using a tool", idle)}, nil
 		}
-		if err := a.notice(ctx, noticeIdle, "", idleText); err != nil {
-			return Outcome{}, err
-		}
 	}
+}
+
+// prompt answers a reply that asked for nothing: the next request has to end with a word of
+// ours, also when the run before died right after the reply.
+func (a *Agent) prompt(ctx context.Context) error {
+	switch {
+	case a.conv.Step == 0 || len(a.conv.tail) > 0:
+		return nil
+	case a.conv.last.Stop == string(model.StopMaxTokens):
+		return a.notice(ctx, noticeCut, "", cutText)
+	}
+	return a.notice(ctx, noticeIdle, "", idleText)
 }
 
 // ended turns a cancelled context into the ending that its cause stands for.

@@ -44,6 +44,8 @@ func (a *Agent) call(ctx context.Context, req model.Request) error {
 	if err != nil {
 		return a.callFailed(ctx, step, took, err)
 	}
+	// The reply is paid for: a stop that comes now must not lose it.
+	ctx = context.WithoutCancel(ctx)
 	msg, masked := a.redact(resp.Message)
 	encoded, err := json.Marshal(msg)
 	if err != nil {
@@ -68,6 +70,7 @@ func (a *Agent) call(ctx context.Context, req model.Request) error {
 	if err := a.append(ctx, payloads...); err != nil {
 		return err
 	}
+	a.resumed = nil // the calls that are open now are of this run, whatever ids the model gave them
 	a.conv.sent = len(body)
 	return nil
 }
@@ -172,9 +175,6 @@ func (a *Agent) answerOpen(ctx context.Context) (Outcome, error) {
 		if out, err := a.signals(ctx); err != nil || out.Ending != "" {
 			return out, err
 		}
-	}
-	if a.conv.last.Stop == string(model.StopMaxTokens) && len(a.conv.tail) == 0 {
-		return Outcome{}, a.notice(ctx, noticeCut, "", cutText)
 	}
 	return Outcome{}, nil
 }

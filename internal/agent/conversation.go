@@ -105,6 +105,7 @@ func (c *Conversation) applyReply(seq int64, p *event.ModelResponded, load func(
 	c.flush()
 	c.messages = append(c.messages, m)
 	c.open = m.Calls()
+	clear(c.startedCalls) // of earlier replies; some servers use the same ids in each
 	c.Step = p.Step
 	c.last = *p
 	c.asked = p.Tokens.Input + p.Tokens.CacheRead + p.Tokens.CacheWrite
