@@ -1,5 +1,5 @@
-// Command daybreak-guest is the helper inside a sandbox. "serve" answers the worker on
-// standard input and output until the input ends; "export" writes the change of a work tree.
+// Command daybreak-guest is the helper inside a sandbox: "serve" answers the worker on standard
+// input and output until the input ends, "export" writes the change of a work tree.
 package main
 
 import (
@@ -46,7 +46,13 @@ func run(args []string) error {
 		flags.StringVar(&o.Merged, "merged", "", "work tree")
 		flags.IntVar(&o.Files, "files", 0, "cap on paths")
 		flags.Int64Var(&o.Bytes, "bytes", 0, "cap on content")
-		if err := flags.Parse(args); err != nil {
+		flags.BoolVar(&o.Names, "names", false, "names alone")
+		leave := flags.Bool("leave", false, "read a list of paths to leave out")
+		err := flags.Parse(args)
+		if err == nil && *leave {
+			o.Leave, err = guest.ReadLeave(os.Stdin)
+		}
+		if err != nil {
 			return err
 		}
 		return guest.ExportServe(os.Stdout, o)

@@ -57,8 +57,9 @@ type App struct {
 	Git       *git.Git
 	Snapshots *snapshot.Store
 
-	opts   Options
-	signer *signer
+	opts    Options
+	signer  *signer
+	runtime *oci.Runtime // once asked for
 }
 
 // DefaultDir is the XDG state directory's "daybreak".
@@ -105,14 +106,24 @@ func Open(ctx context.Context, o Options) (*App, error) {
 	return a, nil
 }
 
-// Close closes the store.
-func (a *App) Close() error { return a.Store.Close() }
+// Close unmounts what sandboxes shared and closes the store.
+func (a *App) Close() error {
+	var err error
+	if a.runtime != nil {
+		err = a.runtime.Close()
+	}
+	return errors.Join(err, a.Store.Close())
+}
 
 // PublicKey verifies the checkpoints of this installation.
 func (a *App) PublicKey() []byte { return a.signer.public() }
 
-// Runtime returns the sandbox runtime. It starts nothing.
+// Runtime returns the sandbox runtime. It starts nothing. It must not be called from two
+// goroutines at once.
 func (a *App) Runtime() (*oci.Runtime, error) {
+	if a.runtime != nil {
+		return a.runtime, nil
+	}
 	runc, err := find(a.Config.Sandbox.RuntimePath, "runc")
 	if err != nil {
 		return nil, err
@@ -121,9 +132,10 @@ func (a *App) Runtime() (*oci.Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	return oci.New(oci.Config{
+	a.runtime, err = oci.New(oci.Config{
 		Dir: a.Dir, Runtime: runc, Guest: guest, Owner: Owner(), Now: a.Now, Logger: a.opts.Logger, Rand: a.opts.Rand,
 	})
+	return a.runtime, err
 }
 
 // find looks for a helper program: where the operator says, beside this program, in the

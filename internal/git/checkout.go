@@ -220,8 +220,10 @@ func belowEntry(tracked map[string]uint32, p string) bool {
 	return false
 }
 
-// plain reports whether p is a relative path of ordinary components.
+// plain reports whether p is a relative path of ordinary components; a slash at the end marks a
+// directory.
 func plain(p string) bool {
+	p = strings.TrimSuffix(p, "/")
 	if p == "" || strings.ContainsRune(p, 0) {
 		return false
 	}

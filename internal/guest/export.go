@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,6 +27,8 @@ const (
 	recordFile    = 'f'
 	recordDeleted = 'd'
 	recordSkipped = 's'
+	recordName    = 'n' // names alone: a changed file or link
+	recordDir     = 'D' // names alone: a new directory
 	recordEnd     = 'E'
 	recordLimit   = 'L' // failure: a limit was reached
 	recordFailure = 'F'
@@ -35,6 +36,7 @@ const (
 	maxExportPath  = 4096
 	maxExportText  = 1024
 	maxExportSkips = 10_000
+	maxExportNames = 500_000
 	maxExportVisit = 2_000_000 // directory entries looked at
 	maxExportDepth = 1000
 )
@@ -67,8 +69,10 @@ func (e *ExportLimitError) Error() string { return e.Text }
 // ExportOptions names the three trees of an overlay and the caps of the export.
 type ExportOptions struct {
 	Lower, Upper, Merged string
-	Files                int   // default [DefaultExportFiles]
-	Bytes                int64 // default [DefaultExportBytes]
+	Files                int             // default [DefaultExportFiles]
+	Bytes                int64           // default [DefaultExportBytes]
+	Names                bool            // write the names alone, see [DecodeNames]
+	Leave                map[string]bool // paths that are left out, with all below them
 }
 
 func exportCaps(files int, size int64) (int, int64) {
@@ -86,7 +90,10 @@ func exportCaps(files int, size int64) (int, int64) {
 // never opened for reading. The error, if any, is in the stream too.
 func ExportServe(out io.Writer, o ExportOptions) error {
 	o.Files, o.Bytes = exportCaps(o.Files, o.Bytes)
-	w := &exporter{out: bufio.NewWriterSize(out, 256<<10), files: o.Files, bytes: o.Bytes}
+	w := &exporter{out: bufio.NewWriterSize(out, 256<<10), files: o.Files, bytes: o.Bytes, names: o.Names, leave: o.Leave}
+	if o.Names {
+		w.files = maxExportNames
+	}
 	_, err := w.out.WriteString(exportMagic)
 	if err == nil {
 		err = w.trees(o)
@@ -113,6 +120,8 @@ type exporter struct {
 	skips   int
 	visited int
 	records int
+	names   bool
+	leave   map[string]bool
 }
 
 // trio is one directory in the three trees; lower is -1 where the base has no such directory.
@@ -186,6 +195,9 @@ func (w *exporter) dir(rel string, t trio, depth int) error {
 // path exports one name that exists in upper and merged. was and now are the file types in
 // lower (0: absent) and merged.
 func (w *exporter) path(rel, name string, t trio, was, now uint32, depth int) error {
+	if w.leave[rel] {
+		return nil
+	}
 	if was != 0 && was != now && (was == unix.S_IFDIR || now != unix.S_IFREG && now != unix.S_IFLNK) {
 		// What was there is gone and no file or link of the same name says so.
 		if err := w.deleted(rel, t.lower, name, was, depth); err != nil {
@@ -206,6 +218,11 @@ func (w *exporter) path(rel, name string, t trio, was, now uint32, depth int) er
 		if sub.merged, err = unix.Openat(t.merged, name, openDirFlags, 0); err != nil {
 			return w.skip(rel)
 		}
+		if w.names && was != unix.S_IFDIR {
+			if err := w.record(recordDir, rel); err != nil {
+				return err
+			}
+		}
 		if was == unix.S_IFDIR {
 			if sub.lower, err = unix.Openat(t.lower, name, openDirFlags, 0); err != nil {
 				return fmt.Errorf("open base of %q: %w", rel, err)
@@ -215,6 +232,9 @@ func (w *exporter) path(rel, name string, t trio, was, now uint32, depth int) er
 	case unix.S_IFREG:
 		return w.file(rel, name, t, was)
 	case unix.S_IFLNK:
+		if w.names {
+			return w.record(recordName, rel)
+		}
 		text, err := readlinkat(t.merged, name)
 		if err != nil {
 			return w.skip(rel)
@@ -230,6 +250,9 @@ func (w *exporter) path(rel, name string, t trio, was, now uint32, depth int) er
 }
 
 func (w *exporter) file(rel, name string, t trio, was uint32) error {
+	if w.names {
+		return w.record(recordName, rel)
+	}
 	content, mode, err := readRegular(t.merged, name, w.bytes)
 	switch {
 	case errors.Is(err, errTooLong):
@@ -442,142 +465,4 @@ func (w *exporter) skip(rel string) error {
 	w.out.WriteByte(recordSkipped)
 	w.text(rel, maxExportPath)
 	return nil
-}
-
-// DecodeExport reads a stream made by [ExportServe] on the host. Every byte of it counts as
-// hostile: lengths are checked against the caps before anything is allocated, paths must be
-// relative and without "." or "..", no path may come twice, and a stream without its end
-// record is an error.
-func DecodeExport(in io.Reader, files int, size int64) (Export, error) {
-	files, size = exportCaps(files, size)
-	d := &exportDecoder{in: bufio.NewReaderSize(in, 256<<10), files: files, bytes: size, seen: map[string]bool{}}
-	magic := make([]byte, len(exportMagic))
-	if _, err := io.ReadFull(d.in, magic); err != nil || string(magic) != exportMagic {
-		return Export{}, errors.New("export stream has no header")
-	}
-	for {
-		done, err := d.next()
-		if err != nil {
-			return Export{}, err
-		}
-		if done {
-			break
-		}
-	}
-	slices.SortFunc(d.out.Entries, func(a, b ExportEntry) int { return strings.Compare(a.Path, b.Path) })
-	slices.Sort(d.out.Skipped)
-	return d.out, nil
-}
-
-type exportDecoder struct {
-	in      *bufio.Reader
-	files   int
-	bytes   int64
-	seen    map[string]bool
-	records uint64
-	out     Export
-}
-
-func (d *exportDecoder) next() (done bool, err error) {
-	kind, err := d.in.ReadByte()
-	if err != nil {
-		return false, errors.New("export stream was cut")
-	}
-	switch kind {
-	case recordEnd:
-		n, err := binary.ReadUvarint(d.in)
-		if err != nil || n != d.records {
-			return false, errors.New("export stream has a wrong count")
-		}
-		return true, nil
-	case recordLimit, recordFailure:
-		text, err := d.blob(maxExportText)
-		if err != nil {
-			return false, err
-		}
-		if kind == recordLimit {
-			return false, &ExportLimitError{fmt.Sprintf("%q", text)}
-		}
-		return false, fmt.Errorf("the exporter failed: %q", text)
-	case recordFile, recordDeleted, recordSkipped:
-	default:
-		return false, fmt.Errorf("export stream has an unknown record %#x", kind)
-	}
-	path, err := d.path()
-	if err != nil {
-		return false, err
-	}
-	d.records++
-	if kind == recordSkipped {
-		if len(d.out.Skipped) >= maxExportSkips {
-			return false, errors.New("export stream skips too many paths")
-		}
-		d.out.Skipped = append(d.out.Skipped, path)
-		return false, nil
-	}
-	if len(d.out.Entries) >= d.files {
-		return false, &ExportLimitError{fmt.Sprintf("the change has more than the %d paths allowed", d.files)}
-	}
-	if d.seen[path] {
-		return false, fmt.Errorf("export stream names %.200q twice", path)
-	}
-	d.seen[path] = true
-	e := ExportEntry{Path: path, Deleted: kind == recordDeleted}
-	if !e.Deleted {
-		if err := d.content(&e); err != nil {
-			return false, err
-		}
-	}
-	d.out.Entries = append(d.out.Entries, e)
-	return false, nil
-}
-
-func (d *exportDecoder) content(e *ExportEntry) error {
-	var m [4]byte
-	if _, err := io.ReadFull(d.in, m[:]); err != nil {
-		return errors.New("export stream was cut")
-	}
-	e.Mode = binary.BigEndian.Uint32(m[:])
-	limit := d.bytes
-	switch e.Mode {
-	case 0o100644, 0o100755:
-	case 0o120000:
-		limit = min(limit, maxExportPath)
-	default:
-		return fmt.Errorf("export stream has the mode %o", e.Mode)
-	}
-	b, err := d.blob(limit)
-	d.bytes -= int64(len(b))
-	e.Content = b
-	return err
-}
-
-func (d *exportDecoder) path() (string, error) {
-	b, err := d.blob(maxExportPath)
-	if err != nil {
-		return "", err
-	}
-	for part := range bytes.SplitSeq(b, []byte("/")) {
-		if s := string(part); s == "" || s == "." || s == ".." || strings.ContainsRune(s, 0) {
-			return "", fmt.Errorf("export stream has the path %.200q", b)
-		}
-	}
-	return string(b), nil
-}
-
-// blob reads a length and that many bytes. Memory grows with what arrives, not with what the
-// length promises.
-func (d *exportDecoder) blob(limit int64) ([]byte, error) {
-	n, err := binary.ReadUvarint(d.in)
-	if err != nil {
-		return nil, errors.New("export stream was cut")
-	}
-	if n > uint64(limit) {
-		return nil, &ExportLimitError{fmt.Sprintf("the export holds %d bytes where %d are allowed", n, limit)}
-	}
-	var buf bytes.Buffer
-	if m, err := io.CopyN(&buf, d.in, int64(n)); err != nil || uint64(m) != n {
-		return nil, errors.New("export stream was cut")
-	}
-	return buf.Bytes(), nil
 }

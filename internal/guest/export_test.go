@@ -180,3 +180,48 @@ func FuzzDecodeExport(f *testing.F) {
 		}
 	})
 }
+
+// TestExportLeavesOutWhatIsNamed: the names of a change come first, and what is named back is
+// not looked at again.
+func TestExportLeavesOutWhatIsNamed(t *testing.T) {
+	changed := map[string]string{"a": "2", "old/new": "n", "out/deep/x": "big", "out/y": "big", "l": "->a"}
+	o := trees(t, map[string]string{"a": "1", "old/z": "z"}, changed,
+		map[string]string{"a": "2", "old/new": "n", "old/z": "z", "out/deep/x": "big", "out/y": "big", "l": "->a"})
+	names := o
+	names.Names = true
+	var buf bytes.Buffer
+	if err := ExportServe(&buf, names); err != nil {
+		t.Fatal(err)
+	}
+	got, err := DecodeNames(bytes.NewReader(buf.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a", "l", "old/new", "out/", "out/deep/", "out/deep/x", "out/y"}, got); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	if _, err := DecodeExport(bytes.NewReader(buf.Bytes()), 0, 0); err == nil {
+		t.Error("a stream of names was taken for an export")
+	}
+	var list bytes.Buffer
+	if err := WriteLeave(&list, []string{"out/", "l"}); err != nil {
+		t.Fatal(err)
+	}
+	if o.Leave, err = ReadLeave(&list); err != nil {
+		t.Fatal(err)
+	}
+	x, err := exportRoundTrip(t, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, e := range x.Entries {
+		paths = append(paths, e.Path)
+	}
+	if diff := cmp.Diff([]string{"a", "old/new"}, paths); diff != "" {
+		t.Errorf("paths (-want +got):\n%s", diff)
+	}
+	if _, err := ReadLeave(strings.NewReader("\xff\xff\xff\xff\xff\xff\xff\xff")); err == nil {
+		t.Error("a list of absurd length was taken")
+	}
+}

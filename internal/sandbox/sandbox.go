@@ -119,6 +119,10 @@ type Sandbox interface {
 type ExportLimits struct {
 	Files int   // changed paths, default 2,000
 	Bytes int64 // of all contents, default 64 MiB
+	// Ignored is asked only when the change is over a limit: of all changed paths (new
+	// directories end in a slash) it returns those to leave out, with all below them. Build
+	// output must not keep a small change from leaving. May be nil.
+	Ignored func(ctx context.Context, paths []string) ([]string, error)
 }
 
 // Manifest is the change below WorkDir since the start, sorted by path. ".git" at the top is
@@ -126,6 +130,7 @@ type ExportLimits struct {
 type Manifest struct {
 	Entries []Entry
 	Skipped []string // sockets, devices, fifos: named, not exported
+	Left    []string // what Ignored named, topmost paths
 }
 
 // Entry is one changed path.

@@ -30,8 +30,8 @@ type Request struct {
 // maxIssue is how many bytes of an issue the model sees; the whole is kept in the log.
 const maxIssue = 64 << 10
 
-// Create stores a new task, or finds the unfinished one for the same repository, base and
-// issue. Trouble with the input is recorded as the end of a task of its own, so that nothing
+// Create stores a new task, or finds the one for the same repository, base and issue that is
+// unfinished or waits for review. Trouble with the input is recorded as the end of a task of its own, so that nothing
 // that was asked for vanishes; the error says what is wrong all the same.
 func (w *Worker) Create(ctx context.Context, q Request) (store.Task, bool, error) {
 	id, err := newID(w.cfg.Rand, w.cfg.Now())
@@ -89,6 +89,16 @@ func (w *Worker) Create(ctx context.Context, q Request) (store.Task, bool, error
 			return store.Task{}, false, err
 		}
 		first = append(first, d)
+	}
+	if bad == nil && !q.Fresh {
+		// A run that died after its pull request was open is finished, not repeated.
+		open, err := w.cfg.Store.Tasks(ctx, store.Filter{Key: payload.Key, States: []task.State{task.InReview}, Limit: 1})
+		if err != nil {
+			return store.Task{}, false, err
+		}
+		if len(open) > 0 {
+			return open[0], false, nil
+		}
 	}
 	t, isNew, err := w.cfg.Store.Create(ctx, store.Task{ID: id, Key: payload.Key, Repo: source, Title: title}, first)
 	if err != nil {

@@ -30,11 +30,11 @@ type change struct {
 
 // export takes the change out of the agent's sandbox and asks policy about every path.
 func (r *run) export(ctx context.Context) (change, error) {
-	m, err := r.box.Export(ctx, sandbox.ExportLimits{})
+	m, err := r.box.Export(ctx, r.exportLimits())
 	if err != nil {
 		return change{}, err
 	}
-	c := change{manifest: manifestDigest(m)}
+	c := change{manifest: manifestDigest(m), leftOut: m.Left}
 	for _, s := range m.Skipped {
 		c.findings = append(c.findings, task.Finding{Kind: "left_out", Severity: "info", Path: s, Detail: "a socket, device or pipe is not exported"})
 	}
@@ -43,6 +43,13 @@ func (r *run) export(ctx context.Context) (change, error) {
 		in[i] = git.Change{Path: e.Path, Mode: e.Mode, Content: e.Content, Deleted: e.Deleted}
 	}
 	return r.sort(ctx, c, in)
+}
+
+// exportLimits lets build output stay behind when a change would be too large with it.
+func (r *run) exportLimits() sandbox.ExportLimits {
+	return sandbox.ExportLimits{Ignored: func(ctx context.Context, paths []string) ([]string, error) {
+		return r.cfg.Git.Ignored(ctx, r.snap.GitDir, r.snap.Base, r.snap.Tree, paths)
+	}}
 }
 
 // sort fills the change from exported files: what the base's own rules ignore is left out, what

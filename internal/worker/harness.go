@@ -26,6 +26,9 @@ func (h *harness) Reproduce(ctx context.Context, q tool.ReproduceRequest) (tool.
 	r := h.r
 	begin := r.cfg.Now()
 	c, err := r.export(ctx)
+	if task.ClassOf(err) == task.Invalid {
+		return refuse("The change cannot be taken out of the sandbox: " + err.Error() + "."), nil
+	}
 	if err != nil {
 		return tool.Result{}, err
 	}
@@ -198,6 +201,9 @@ func (r *run) submissions(ctx context.Context) int {
 func (h *harness) verdict(ctx context.Context, q tool.SubmitRequest) (task.Verdict, change, error) {
 	r := h.r
 	c, err := r.export(ctx)
+	if task.ClassOf(err) == task.Invalid {
+		return task.Verdict{Kind: task.PolicyRefused, Base: r.snap.Base, Reason: err.Error()}, c, nil
+	}
 	if err != nil {
 		return task.Verdict{}, c, err
 	}

@@ -143,7 +143,7 @@ func (r *run) leftBehind(ctx context.Context) (files []git.Change, lost string, 
 		had = true
 		box, rerr := r.cfg.Runtime.Recover(ctx, id)
 		if rerr == nil {
-			if m, xerr := box.Export(ctx, sandbox.ExportLimits{}); xerr == nil {
+			if m, xerr := box.Export(ctx, r.exportLimits()); xerr == nil {
 				c, err := r.sort(ctx, change{}, changesOf(m))
 				if err != nil {
 					return nil, "", err

@@ -180,6 +180,9 @@ func (r *run) stages(ctx context.Context, events []event.Event) error {
 	if err := r.prepare(ctx); err != nil {
 		return err
 	}
+	if done, err := r.settled(ctx); done || err != nil {
+		return err
+	}
 	if s := r.j.state(); s == task.Preparing || s == task.Working || s == task.Verifying {
 		if done, err := r.work(ctx, events); err != nil || done {
 			return err

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/guest"
@@ -44,54 +47,101 @@ func (s *box) Export(ctx context.Context, limits sandbox.ExportLimits) (sandbox.
 			}
 		}()
 	}
-	x, err := s.readOut(ctx, limits)
+	var left []string
+	x, err := s.readOut(ctx, limits, nil)
 	var limit *guest.ExportLimitError
+	if errors.As(err, &limit) && limits.Ignored != nil {
+		if left, err = s.ignored(ctx, limits); err == nil {
+			x, err = s.readOut(ctx, limits, left)
+		}
+	}
 	if errors.As(err, &limit) {
 		return sandbox.Manifest{}, &task.Error{Class: task.Invalid, Msg: "the change is too large to export", Fix: "make a smaller change or raise the limit", Err: err}
 	}
 	if err != nil {
 		return sandbox.Manifest{}, err
 	}
-	m := sandbox.Manifest{Skipped: x.Skipped}
+	m := sandbox.Manifest{Skipped: x.Skipped, Left: left}
 	for _, e := range x.Entries {
 		m.Entries = append(m.Entries, sandbox.Entry(e))
 	}
 	return m, nil
 }
 
+// ignored lists the names of the change and asks which of them to leave out.
+func (s *box) ignored(ctx context.Context, limits sandbox.ExportLimits) (left []string, err error) {
+	var names []string
+	if err := s.exporter(ctx, []string{"--names"}, func(stream io.ReadWriter) (err error) {
+		names, err = guest.DecodeNames(stream)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	all, err := limits.Ignored(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(all)
+	for _, p := range all { // sorted: what lies below a directory follows it
+		if n := len(left); n > 0 && strings.HasSuffix(left[n-1], "/") && strings.HasPrefix(p, left[n-1]) {
+			continue
+		}
+		left = append(left, p)
+	}
+	return left, nil
+}
+
 // readOut runs the exporter and decodes what it says.
-func (s *box) readOut(ctx context.Context, limits sandbox.ExportLimits) (x guest.Export, err error) {
+func (s *box) readOut(ctx context.Context, limits sandbox.ExportLimits, left []string) (x guest.Export, err error) {
+	args := []string{"--files", strconv.Itoa(limits.Files), "--bytes", strconv.FormatInt(limits.Bytes, 10)}
+	if left != nil {
+		args = append(args, "--leave")
+	}
+	err = s.exporter(ctx, args, func(stream io.ReadWriter) (err error) {
+		if left != nil {
+			if err := guest.WriteLeave(stream, left); err != nil {
+				return err
+			}
+		}
+		x, err = guest.DecodeExport(stream, limits.Files, limits.Bytes)
+		return err
+	})
+	return x, err
+}
+
+// exporter runs the exporter with further arguments and lets talk read what it says.
+func (s *box) exporter(ctx context.Context, args []string, talk func(io.ReadWriter) error) (err error) {
 	if err := s.clearExporter(ctx); err != nil { // of an export that a dead worker left
-		return x, err
+		return err
 	}
 	defer func() {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 		defer cancel()
 		err = errors.Join(err, s.clearExporter(clean))
 	}()
-	if err := s.exportRoot(limits); err != nil {
-		return x, err
+	if err := s.exportRoot(args); err != nil {
+		return err
 	}
 	stream, stderr, err := s.r.start(ctx, s.rec.ID+"-x", s.path(dirX+"-bundle"))
 	if err != nil {
-		return x, err
+		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = stream.Close() })
 	defer stop()
 	defer stream.Close()
-	x, err = guest.DecodeExport(stream, limits.Files, limits.Bytes)
+	err = talk(stream)
 	if ctx.Err() != nil {
-		return x, ctx.Err()
+		return ctx.Err()
 	}
 	var limit *guest.ExportLimitError
 	if err != nil && !errors.As(err, &limit) {
 		err = fmt.Errorf("export sandbox %s: %w%s", s.rec.ID, err, stderr.suffix())
 	}
-	return x, err
+	return err
 }
 
 // exportRoot builds the exporter's root: its binary and the three trees, all read-only.
-func (s *box) exportRoot(limits sandbox.ExportLimits) error {
+func (s *box) exportRoot(args []string) error {
 	root := s.path(dirX)
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return refused("export", "", err)
@@ -119,10 +169,9 @@ func (s *box) exportRoot(limits sandbox.ExportLimits) error {
 	}
 	conf := ociSpec(container{
 		root: root, cgroup: s.rec.Cgroup + "-x", idBase: s.rec.IDBase, uid: 0,
-		args: []string{
+		args: append([]string{
 			guestPath, "export", "--lower", "/export/lower", "--upper", "/export/upper", "--merged", "/export/merged",
-			"--files", strconv.Itoa(limits.Files), "--bytes", strconv.FormatInt(limits.Bytes, 10),
-		},
+		}, args...),
 		// Files that their owner may not read are part of the change too.
 		env: []string{"PATH=/"}, cwd: "/", caps: []string{"CAP_DAC_READ_SEARCH"},
 		limits:  sandbox.Limits{Memory: 1 << 30, Pids: 64, CPU: 1},

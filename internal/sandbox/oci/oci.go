@@ -57,10 +57,11 @@ type Runtime struct {
 	alter  func(*specs.Spec) // tests only: takes a layer away to show that it is needed
 
 	mu       sync.Mutex
-	version  string // of the OCI runtime, once asked
-	etc      string // template, once built
-	guest    string // our copy of the guest binary
-	prepared bool   // base is mounted and filled
+	version  string   // of the OCI runtime, once asked
+	etc      string   // template, once built
+	guest    string   // our copy of the guest binary
+	prepared bool     // base is mounted and filled
+	using    *os.File // locked as long as base is in use by this process
 }
 
 var _ sandbox.Runtime = (*Runtime)(nil)
@@ -255,16 +256,31 @@ func (r *Runtime) prepare(ctx context.Context) error {
 		return nil
 	}
 	fix := "check that " + r.cfg.RunDir + " can be written"
-	for _, d := range []string{r.cfg.RunDir, r.base} {
-		if err := errors.Join(os.MkdirAll(d, 0o711), os.Chmod(d, 0o711)); err != nil {
-			return refused("mount directory", fix, err)
-		}
+	if err := makeDir(r.cfg.RunDir); err != nil {
+		return refused("mount directory", fix, err)
 	}
 	unlock, err := lockFile(filepath.Join(r.cfg.RunDir, "lock"))
 	if err != nil {
 		return refused("mount directory", fix, err)
 	}
 	defer unlock()
+	// Shared with the other processes of this installation; see Close.
+	using, err := os.OpenFile(r.base+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return refused("mount directory", fix, err)
+	}
+	if err := unix.Flock(int(using.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
+		using.Close()
+		return refused("mount directory", "run it again", err)
+	}
+	defer func() {
+		if !r.prepared {
+			using.Close()
+		}
+	}()
+	if err := makeDir(r.base); err != nil {
+		return refused("mount directory", fix, err)
+	}
 	if err := ensureOwn(r.base); err != nil {
 		return refused("mount directory", "the worker needs CAP_SYS_ADMIN", err)
 	}
@@ -274,20 +290,39 @@ func (r *Runtime) prepare(ctx context.Context) error {
 	if r.guest, err = guestCopy(r.base, r.cfg.Guest); err != nil {
 		return refused("guest", "build cmd/daybreak-guest with CGO_ENABLED=0", err)
 	}
-	r.prepared = true
+	r.prepared, r.using = true, using
 	return nil
 }
 
-// Close unmounts what the sandboxes of this installation share. While one of them is left it
-// does nothing.
+func makeDir(d string) error {
+	return errors.Join(os.MkdirAll(d, 0o711), os.Chmod(d, 0o711)) // whatever the umask
+}
+
+// Close unmounts what the sandboxes of this installation share, unless one of them is left or
+// another process uses them.
 func (r *Runtime) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !r.prepared {
+		return nil
+	}
+	defer func() {
+		r.using.Close()
+		r.prepared, r.using = false, nil
+	}()
+	unlock, err := lockFile(filepath.Join(r.cfg.RunDir, "lock")) // nobody prepares meanwhile
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	left, err := r.List(context.Background())
 	if err != nil || len(left) > 0 {
 		return err
 	}
-	r.prepared = false
+	if err := unix.Flock(int(r.using.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil // somebody else has it
+	}
+	defer os.Remove(r.base + ".lock")
 	if err := unmountBelow(r.base); err != nil {
 		return err
 	}

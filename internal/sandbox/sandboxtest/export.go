@@ -1,8 +1,10 @@
 package sandboxtest
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -124,6 +126,29 @@ func (s *suite) exportLimits(t *testing.T) {
 			}
 			ok(t, b, "true")
 		})
+	}
+}
+
+// exportIgnored: build output that the base ignores does not keep a small change from leaving.
+func (s *suite) exportIgnored(t *testing.T) {
+	b := s.start(t, sandbox.Spec{Tree: s.tree(t, nil)})
+	ok(t, b, `mkdir -p out/deep && for i in $(seq 60); do echo $i > out/deep/$i; done; echo fix > fix.txt`)
+	asked := 0
+	m, err := b.Export(t.Context(), sandbox.ExportLimits{Files: 10, Ignored: func(_ context.Context, paths []string) ([]string, error) {
+		asked++
+		var out []string
+		for _, p := range paths {
+			if strings.HasPrefix(p, "out/") {
+				out = append(out, p)
+			}
+		}
+		return out, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Entries) != 1 || m.Entries[0].Path != "fix.txt" || asked != 1 || len(m.Left) != 1 || m.Left[0] != "out/" {
+		t.Errorf("%d entries, asked %d times, left out %q", len(m.Entries), asked, m.Left)
 	}
 }
 

@@ -47,6 +47,7 @@ func Run(t *testing.T, newRuntime func(t *testing.T) sandbox.Runtime) {
 		{"ExportChanges", (*suite).exportChanges},
 		{"ExportHostileTree", (*suite).exportHostileTree},
 		{"ExportLimits", (*suite).exportLimits},
+		{"ExportIgnored", (*suite).exportIgnored},
 		{"ExportWhileSwapping", (*suite).exportWhileSwapping},
 		{"ExportEmptyTree", (*suite).exportEmptyTree},
 		{"HomeLayers", (*suite).homeLayers},
