@@ -50,7 +50,7 @@ func (i Instance) Copy(ctx context.Context, src, dst string) error {
 			return &task.Error{Class: task.Unavailable, Msg: "cannot make the folder for copies of repositories", Err: err}
 		}
 		defer func() { _ = os.RemoveAll(part) }()
-		if _, err := from.git(ctx, "clone", "--quiet", "--bare", "--template=", "--", src, part); err != nil {
+		if _, err := from.git(ctx, "clone", "--quiet", "--bare", "--no-local", "--template=", "--", src, part); err != nil {
 			return err
 		}
 		if err := os.Rename(part, dst); err != nil && !errors.Is(err, fs.ErrExist) {
