@@ -24,7 +24,7 @@ const (
 	module       = "github.com/daybreak-agent/daybreak"
 	maxFile      = 600
 	maxFunc      = 100
-	maxMain      = 64
+	maxMain      = 60
 	maxDirectDep = 40
 )
 

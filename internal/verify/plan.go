@@ -71,11 +71,18 @@ type command struct {
 
 // baseEnv is fixed for every run: the same clock, words and order everywhere, and no network.
 func baseEnv() []string {
-	return []string{
+	return append(Offline(),
 		"TZ=UTC", "LC_ALL=C.UTF-8", "LANG=C.UTF-8", "NO_COLOR=1", "FORCE_COLOR=0", "TERM=dumb", "CI=true",
-		"PYTHONDONTWRITEBYTECODE=1", "PYTHONHASHSEED=0", "PYTHONUNBUFFERED=1",
+		"PYTHONHASHSEED=0", "PYTHONUNBUFFERED=1",
+	)
+}
+
+// Offline tells tool chains not to look for a network that is not there, so that what is
+// missing is named at once. The agent's commands get it as well as the verifier's.
+func Offline() []string {
+	return []string{
 		"GOPROXY=off", "GOTOOLCHAIN=local", "GOSUMDB=off", "GOVCS=*:off",
-		"npm_config_offline=true", "npm_config_update_notifier=false",
+		"npm_config_offline=true", "npm_config_update_notifier=false", "PYTHONDONTWRITEBYTECODE=1",
 	}
 }
 

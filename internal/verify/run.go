@@ -214,7 +214,7 @@ func place(ctx context.Context, g *guest.Client, changes []git.Change) error {
 
 func (v *Verifier) exec(ctx context.Context, g *guest.Client, c command, deadline time.Time, out *ran) (guest.ExecResult, error) {
 	left := max(deadline.Sub(v.Now()), time.Second)
-	res, err := g.Exec(ctx, guest.ExecRequest{Shell: c.shell, Dir: c.dir, Env: c.env,
+	res, err := g.Exec(ctx, guest.ExecRequest{Shell: c.shell, Dir: c.dir, Env: slices.Concat(c.env, v.Env),
 		Timeout: left, Head: keepOutput, Tail: keepOutput})
 	if err != nil {
 		return res, fmt.Errorf("run %q: %w", c.human, err)

@@ -107,6 +107,7 @@ func (b Baseline) Usable() bool { return b.Blocked == "" && b.Base != "" }
 type Verifier struct {
 	Lab      Lab
 	Settings Settings
+	Env      []string         // the operator's, KEY=VALUE, over our own
 	Rand     io.Reader        // names of result files; crypto/rand outside tests
 	Now      func() time.Time //
 	Log      *slog.Logger     // may be nil

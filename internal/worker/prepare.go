@@ -139,7 +139,7 @@ func (r *run) refuseBlocked() error {
 func (r *run) verifier() *verify.Verifier {
 	c := r.set.repo
 	return &verify.Verifier{
-		Lab: &lab{r}, Rand: r.cfg.Rand, Now: r.cfg.Now, Log: r.cfg.Logger,
+		Lab: &lab{r}, Env: r.cfg.Sandbox.Env, Rand: r.cfg.Rand, Now: r.cfg.Now, Log: r.cfg.Logger,
 		Settings: verify.Settings{
 			Build: c.Build, Test: c.Test, TestOne: c.TestOne, Format: c.Format,
 			Report: c.Report, TestGlobs: c.TestGlobs, Timeout: c.Timeout,
@@ -228,6 +228,7 @@ func (b *bench) Destroy(ctx context.Context) error {
 // spec is the operator's template on a snapshot.
 func (r *run) spec(purpose string, s snapshot.Snapshot) sandbox.Spec {
 	spec := r.cfg.Sandbox
+	spec.Env = append(verify.Offline(), spec.Env...)
 	spec.Task, spec.Purpose, spec.Tree = string(r.j.Summary().Task), purpose, s.Tree
 	if r.cfg.Snapshots.HasHome(s) {
 		spec.Home.Lower = []string{s.Home}
