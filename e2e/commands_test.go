@@ -111,8 +111,11 @@ func serveModel(file string) (*modelServer, error) {
 	return m, nil
 }
 
+// letGo lets every turn with delay_ms be answered at once.
+func (m *modelServer) letGo() { m.once.Do(func() { close(m.release) }) }
+
 func (m *modelServer) close() {
-	m.once.Do(func() { close(m.release) })
+	m.letGo()
 	m.http.CloseClientConnections()
 	m.http.Close()
 }
@@ -218,8 +221,7 @@ func cmdThinking(ts *testscript.TestScript, neg bool, args []string) {
 // release: lets the model answer.
 func cmdRelease(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 0, "release")
-	m := of(ts).model
-	m.once.Do(func() { close(m.release) })
+	of(ts).model.letGo()
 }
 
 // exits CODE COMMAND...: runs a command that must end with CODE.

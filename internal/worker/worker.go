@@ -90,16 +90,10 @@ func (w *Worker) Run(ctx context.Context, id task.ID) (event.Summary, error) {
 	if err != nil {
 		return event.Summary{}, err
 	}
-	events, err := w.cfg.Store.Events(ctx, id, 0, 0)
+	j := &journal{st: w.cfg.Store, now: w.cfg.Now, observe: w.cfg.Observe, task: id, lease: lease}
+	events, err := w.history(ctx, j)
 	if err != nil {
-		return event.Summary{}, err
-	}
-	if err := event.VerifyChain(id, events); err != nil {
-		return event.Summary{}, &task.Error{Class: task.Internal, Err: err, Fix: "restore the database from a backup; the log is the only truth of a task"}
-	}
-	j := &journal{st: w.cfg.Store, now: w.cfg.Now, observe: w.cfg.Observe, lease: lease}
-	if j.summary, err = event.Fold(events); err != nil {
-		return event.Summary{}, err
+		return event.Summary{}, errors.Join(err, w.cfg.Store.Release(context.WithoutCancel(ctx), lease))
 	}
 	r := &run{Worker: w, j: j}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -117,6 +111,19 @@ func (w *Worker) Run(ctx context.Context, id task.ID) (event.Summary, error) {
 	return j.Summary(), err
 }
 
+// history reads, checks and folds the log.
+func (w *Worker) history(ctx context.Context, j *journal) ([]event.Event, error) {
+	events, err := w.cfg.Store.Events(ctx, j.task, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := event.VerifyChain(j.task, events); err != nil {
+		return nil, &task.Error{Class: task.Internal, Err: err, Fix: "restore the database from a backup; the log is the only truth of a task"}
+	}
+	j.summary, err = event.Fold(events)
+	return events, err
+}
+
 var errLeaseLost = &task.Error{Class: task.Stale, Msg: "the lease was lost to another worker"}
 
 // guarded runs the stages and turns their errors into the task's end or a pause.
@@ -131,7 +138,14 @@ func (r *run) guarded(ctx context.Context, events []event.Event) error {
 	}
 	budget, cancel := withWall(ctx, sum.Created.Limits, r.j.Spent())
 	defer cancel()
+	if proven(sum) { // what is proven is published whatever the clock says
+		budget = ctx
+	}
 	err := r.stages(budget, events)
+	if err == nil && r.j.state() == task.Publishing {
+		budget = ctx
+		err = r.publish(ctx)
+	}
 	if err == nil {
 		return nil
 	}
@@ -162,6 +176,12 @@ func (r *run) guarded(ctx context.Context, events []event.Event) error {
 	return err
 }
 
+// proven reports whether the log holds a verdict that leads to a pull request.
+func proven(sum event.Summary) bool {
+	v := sum.Verification
+	return sum.State == task.Publishing || sum.State == task.Verifying && v != nil && v.Kind.Accepted()
+}
+
 func withWall(ctx context.Context, l task.Limits, spent task.Spent) (context.Context, context.CancelFunc) {
 	left := agent.Remaining(l, spent)
 	if left == 0 {
@@ -170,10 +190,11 @@ func withWall(ctx context.Context, l task.Limits, spent task.Spent) (context.Con
 	return context.WithTimeoutCause(ctx, left, &task.Error{Class: task.Budget, Msg: fmt.Sprintf("the wall clock budget of %s is used up", l.Wall)})
 }
 
-// stages runs what the log does not show as done.
+// stages runs what the log does not show as done, up to the publication.
 func (r *run) stages(ctx context.Context, events []event.Event) error {
 	if r.j.state() == task.Queued {
-		if err := r.j.move(ctx, task.Preparing, ""); err != nil {
+		// Also when the time is over already: a queued task cannot be exhausted.
+		if err := r.j.move(context.WithoutCancel(ctx), task.Preparing, ""); err != nil {
 			return err
 		}
 	}
@@ -184,12 +205,7 @@ func (r *run) stages(ctx context.Context, events []event.Event) error {
 		return err
 	}
 	if s := r.j.state(); s == task.Preparing || s == task.Working || s == task.Verifying {
-		if done, err := r.work(ctx, events); err != nil || done {
-			return err
-		}
-	}
-	if r.j.state() == task.Publishing {
-		return r.publish(ctx)
+		return r.work(ctx, events)
 	}
 	return nil
 }
