@@ -45,22 +45,24 @@ func makeSigner(dir, path string, rand io.Reader) (*signer, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	pub := base64.StdEncoding.EncodeToString(s.public()) + "\n"
-	if err := os.WriteFile(filepath.Join(dir, "checkpoint.pub"), []byte(pub), 0o644); err != nil {
-		return nil, err
-	}
-	// O_EXCL: of two first uses at once, one wins and the other reads its key.
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return openSigner(dir, rand)
-	}
+	// Written aside and linked into place: of two first uses at once one wins, and the other
+	// reads a whole key.
+	f, err := os.CreateTemp(dir, ".new-*")
 	if err != nil {
 		return nil, err
 	}
-	if _, err := f.WriteString(base64.StdEncoding.EncodeToString(seed) + "\n"); err != nil {
-		return nil, errors.Join(err, f.Close())
+	defer func() { _ = os.Remove(f.Name()) }()
+	_, err = f.WriteString(base64.StdEncoding.EncodeToString(seed) + "\n")
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return nil, err
 	}
-	return s, f.Close()
+	if err := os.Link(f.Name(), path); errors.Is(err, fs.ErrExist) {
+		return openSigner(dir, rand)
+	} else if err != nil {
+		return nil, err
+	}
+	pub := base64.StdEncoding.EncodeToString(s.public()) + "\n"
+	return s, os.WriteFile(filepath.Join(dir, "checkpoint.pub"), []byte(pub), 0o644)
 }
 
 func (s *signer) public() ed25519.PublicKey { return s.key.Public().(ed25519.PublicKey) }

@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"io"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,15 +29,51 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
+	started := false
+	markStart(root, &started)
 	err := root.ExecuteContext(ctx)
 	env.Print(err)
+	if err != nil && !started {
+		return kit.Usage // an unknown command, a flag or an argument: no command has run
+	}
 	return kit.CodeOf(err)
+}
+
+// markStart makes every command below cmd say that it has begun.
+func markStart(cmd *cobra.Command, started *bool) {
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(c *cobra.Command, args []string) error {
+			*started = true
+			return run(c, args)
+		}
+	}
+	for _, c := range cmd.Commands() {
+		markStart(c, started)
+	}
+}
+
+// version is the module's, or the commit it was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return "development build"
 }
 
 func newRoot(env *kit.Env) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "daybreak",
 		Short:         "A self-hosted background coding agent: an issue goes in, a proven pull request comes out",
+		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
