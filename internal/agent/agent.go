@@ -108,6 +108,9 @@ const (
 // Run goes on until an ending. An error means that Daybreak, the provider or the machine
 // failed; everything so far is in the log and a new agent may go on from it.
 func (a *Agent) Run(ctx context.Context) (Outcome, error) {
+	if err := a.countLost(ctx); err != nil {
+		return Outcome{}, err
+	}
 	out, err := a.loop(ctx)
 	if ferr := a.append(context.WithoutCancel(ctx)); ferr != nil && task.ClassOf(err) != task.Stale {
 		err = errors.Join(err, ferr)

@@ -106,6 +106,20 @@ func (a *Agent) callFailed(ctx context.Context, step int, took int64, err error)
 	return err
 }
 
+// countLost ends a call during which an earlier run died. Its reply is lost and was paid for
+// all the same: the budget counts what was sent.
+func (a *Agent) countLost(ctx context.Context) error {
+	q := a.conv.unanswered
+	if q == nil {
+		return nil
+	}
+	wasted := task.Tokens{Input: q.Estimated}
+	return a.append(ctx, event.ModelFailed{
+		Step: q.Step, Class: task.Transient, Error: "the worker died before the reply arrived", Attempts: 1,
+		Wasted: wasted, Cost: a.cfg.Model.Info().Price.Cost(wasted),
+	})
+}
+
 // redact masks secrets in a reply. A thinking block that holds one is dropped, because its
 // signature would no longer fit.
 func (a *Agent) redact(m model.Message) (model.Message, []event.Payload) {

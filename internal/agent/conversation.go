@@ -30,8 +30,9 @@ type Conversation struct {
 	prefixHash   string
 	startedCalls map[string]bool
 	last         event.ModelResponded
-	asked        int64 // input tokens of the newest request, as the provider counted them
-	sent         int   // len of the JSON of that request, to estimate what was added since
+	unanswered   *event.ModelRequested // a request whose end is not on record
+	asked        int64                 // input tokens of the newest request, as the provider counted them
+	sent         int                   // len of the JSON of that request, to estimate what was added since
 }
 
 // NewConversation returns one with nothing said yet.
@@ -62,7 +63,12 @@ func (c *Conversation) Apply(e event.Event, load func(event.Text) (string, error
 			return fmt.Errorf("event %d: prompt prefix: %w", e.Seq, err)
 		}
 		c.prefixHash = p.Hash
+	case *event.ModelRequested:
+		c.unanswered = p
+	case *event.ModelFailed:
+		c.unanswered = nil
 	case *event.ModelResponded:
+		c.unanswered = nil
 		return c.applyReply(e.Seq, p, load)
 	case *event.ToolStarted:
 		c.startedCalls[p.Call] = true

@@ -129,3 +129,20 @@ func TestCallIDsMayComeAgain(t *testing.T) {
 		t.Errorf("the call was recorded as started %d times, want once", n)
 	}
 }
+
+func TestACallThatDiedWithTheWorkerIsCounted(t *testing.T) {
+	r := newRig(t, "calls: [{name: submit, input: {}}]\n", model.Price{Input: 3_000_000})
+	l := newLog(t)
+	r.agent(t, l, nil, done("submit"))
+	l.must(t, event.ModelRequested{Step: 1, Estimated: 5000})
+	a := r.agent(t, l, nil, done("submit"))
+	if out := r.run(t, a); out.Ending != agent.Accepted {
+		t.Fatalf("ended as %+v", out)
+	}
+	if s := l.Spent(); s.Steps != 2 || s.Tokens.Input < 5000 || s.Cost < 15_000 {
+		t.Errorf("spent %+v, want the lost call in it", s)
+	}
+	if n := strings.Count(l.kinds(), "model.failed"); n != 1 {
+		t.Errorf("%d records of the lost call", n)
+	}
+}

@@ -38,6 +38,7 @@ type Summary struct {
 	VerifiedSeq  int64
 	VerifiedHash string
 	AgentSandbox *SandboxStarted // the newest sandbox that the agent had
+	AgentTouched bool            // a tool call has begun since it was started
 	Declined     *Declined
 	Stop         *StopRequested
 	PullRequest  *PullRequestOpened
@@ -197,6 +198,7 @@ func (s *Summary) takeStep(seq int64, p Payload) {
 		s.OpenRequest = nil
 		s.Spent = s.Spent.Add(task.Spent{Steps: 1, Tokens: p.Wasted, Cost: p.Cost})
 	case *ToolStarted:
+		s.AgentTouched = true
 		s.OpenCalls = append(s.OpenCalls, *p)
 	case *ToolFinished:
 		s.OpenCalls = slices.DeleteFunc(s.OpenCalls, func(c ToolStarted) bool {
@@ -229,7 +231,7 @@ func (s *Summary) takeSandbox(p Payload) {
 	case *SandboxStarted:
 		s.Sandboxes[p.ID] = *p
 		if p.Purpose == "agent" {
-			s.AgentSandbox = p
+			s.AgentSandbox, s.AgentTouched = p, false
 		}
 	case *SandboxEnded:
 		delete(s.Sandboxes, p.ID)

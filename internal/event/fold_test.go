@@ -169,3 +169,26 @@ func TestNextState(t *testing.T) {
 		}
 	}
 }
+
+// TestAgentTouched: a sandbox in which nothing was begun holds nothing that is worth saving.
+func TestAgentTouched(t *testing.T) {
+	var s Summary
+	add := func(want bool, p Payload) {
+		t.Helper()
+		d, err := New(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Apply(Seal("t_x", s.LastSeq+1, 1, time.Unix(0, 0), s.LastHash, d)); err != nil {
+			t.Fatal(err)
+		}
+		if s.AgentTouched != want {
+			t.Errorf("after %T: touched %v", p, s.AgentTouched)
+		}
+	}
+	add(false, TaskCreated{})
+	add(false, SandboxStarted{ID: "a", Purpose: "agent"})
+	add(true, ToolStarted{Call: "1"})
+	add(true, SandboxStarted{ID: "b", Purpose: "baseline"})
+	add(false, SandboxStarted{ID: "c", Purpose: "agent"})
+}

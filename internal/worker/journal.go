@@ -21,6 +21,7 @@ type journal struct {
 	st      store.Store
 	now     func() time.Time
 	observe Observer
+	task    task.ID
 
 	mu      sync.Mutex
 	lease   store.Lease
@@ -119,7 +120,7 @@ func (j *journal) Spent() task.Spent {
 
 // Inbox implements agent.Log.
 func (j *journal) Inbox(ctx context.Context) ([]agent.Signal, error) {
-	in, err := j.st.Signals(ctx, j.lease.Task)
+	in, err := j.st.Signals(ctx, j.task)
 	if err != nil {
 		return nil, err
 	}

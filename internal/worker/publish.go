@@ -74,6 +74,7 @@ func (r *run) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	ctx = context.WithoutCancel(ctx) // it is open: a stop that comes now must not deny that
 	text, err := r.redacted(ctx, body)
 	if err != nil {
 		return err

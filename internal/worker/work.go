@@ -19,43 +19,42 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/tool"
 )
 
-// work runs the agent until its change is verified (done false, state publishing) or the task
-// has ended (done true).
-func (r *run) work(ctx context.Context, events []event.Event) (done bool, err error) {
+// work runs the agent until its change is verified (state publishing) or the task has ended.
+func (r *run) work(ctx context.Context, events []event.Event) error {
 	created := r.j.Summary().Created
 	client, err := r.cfg.Model(created.Model)
 	if err != nil {
-		return false, err
+		return err
 	}
 	conv := agent.NewConversation()
 	seen := newSeenFiles()
 	load := func(t event.Text) (string, error) { return r.j.Load(ctx, t) }
 	for _, e := range events {
 		if err := conv.Apply(e, load); err != nil {
-			return false, err
+			return err
 		}
 		if err := seen.apply(e, load); err != nil {
-			return false, err
+			return err
 		}
 	}
 	lost, err := r.openBox(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	tools := tool.NewRegistry(tool.Standard()...)
 	if !conv.Started() {
 		if err := r.freezePrompt(ctx, conv, tools); err != nil {
-			return false, err
+			return err
 		}
 	}
 	if s := r.j.state(); s == task.Preparing {
 		if err := r.j.move(ctx, task.Working, ""); err != nil {
-			return false, err
+			return err
 		}
 	}
 	env := &tool.Env{Guest: r.box.Guest(), Seen: map[string]string{}, Harness: &harness{r: r}}
 	if err := seen.digest(ctx, env); err != nil {
-		return false, err
+		return err
 	}
 	a := agent.New(agent.Config{
 		Model: client, Tools: tools, Log: r.j, Redactor: r.cfg.Redactor, Limits: created.Limits,
@@ -64,12 +63,12 @@ func (r *run) work(ctx context.Context, events []event.Event) (done bool, err er
 	}, conv, env)
 	if lost != "" {
 		if err := a.Tell(ctx, "lost", lost); err != nil {
-			return false, err
+			return err
 		}
 	}
 	out, err := a.Run(ctx)
 	if err != nil {
-		return false, r.keepOnError(ctx, err)
+		return r.keepOnError(ctx, err)
 	}
 	return r.conclude(ctx, out)
 }
@@ -86,19 +85,24 @@ func (r *run) keepOnError(ctx context.Context, err error) error {
 	return err
 }
 
-func (r *run) conclude(ctx context.Context, out agent.Outcome) (done bool, err error) {
+func (r *run) conclude(ctx context.Context, out agent.Outcome) error {
 	end := context.WithoutCancel(ctx)
 	switch out.Ending {
 	case agent.Accepted:
-		return false, errors.Join(r.endBox(end, "verified"), r.j.move(end, task.Publishing, ""))
+		// A sandbox that does not go away is tried again at the run's end; it is no reason to
+		// lose what was proven.
+		if err := r.endBox(end, "verified"); err != nil {
+			r.cfg.Logger.WarnContext(ctx, "the agent's sandbox could not be ended yet", "error", err)
+		}
+		return r.j.move(end, task.Publishing, "")
 	case agent.Declined:
-		return true, r.finish(end, task.Declined, out.Reason)
+		return r.finish(end, task.Declined, out.Reason)
 	case agent.Exhausted:
-		return true, r.finish(end, task.Exhausted, out.Reason)
+		return r.finish(end, task.Exhausted, out.Reason)
 	case agent.Stopped:
-		return true, r.stopped(end)
+		return r.stopped(end)
 	default:
-		return true, r.finish(end, task.Failed, out.Reason)
+		return r.finish(end, task.Failed, out.Reason)
 	}
 }
 
@@ -141,8 +145,11 @@ func (r *run) leftBehind(ctx context.Context) (files []git.Change, lost string, 
 			continue
 		}
 		had = true
-		box, rerr := r.cfg.Runtime.Recover(ctx, id)
-		if rerr == nil {
+		if !sum.AgentTouched {
+			// Nothing was done in it: it holds what the log has, or less, when the worker died
+			// while it filled it.
+			found = true
+		} else if box, rerr := r.cfg.Runtime.Recover(ctx, id); rerr == nil {
 			if m, xerr := box.Export(ctx, r.exportLimits()); xerr == nil {
 				c, err := r.sort(ctx, change{}, changesOf(m))
 				if err != nil {
