@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http/httptest"
 	"os"
@@ -16,9 +17,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/rogpeppe/go-internal/txtar"
+	"golang.org/x/sys/unix"
 
 	"github.com/daybreak-agent/daybreak/internal/model/scripted"
 	"github.com/daybreak-agent/daybreak/internal/model/scripted/transcript"
@@ -52,11 +56,20 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	env.Vars = append(env.Vars,
-		"HOME="+home, "LC_ALL=C.UTF-8", "TZ=UTC", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull,
+		"HOME="+home, "GOCACHE="+goCache(), "GOFLAGS=-mod=mod", "GOTOOLCHAIN=local", "LC_ALL=C.UTF-8", "TZ=UTC", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull,
 		"DAYBREAK_DIR="+filepath.Join(env.WorkDir, "data"), "DAYBREAK_CONFIG="+filepath.Join(env.WorkDir, "daybreak.yaml"),
 		"ANTHROPIC_API_KEY=sk-e2e-0123456789abcdef", "OPENAI_API_KEY=sk-e2e-fedcba9876543210",
 	)
 	return os.WriteFile(filepath.Join(env.WorkDir, "daybreak.yaml"), []byte(configuration("", "")), 0o644)
+}
+
+// goCache is this machine's, so that a script that runs Go by hand compiles little.
+func goCache() string {
+	if d := os.Getenv("GOCACHE"); d != "" {
+		return d
+	}
+	d, _ := os.UserCacheDir()
+	return filepath.Join(d, "go-build")
 }
 
 // configuration is the operator's file. The model server speaks every dialect.
@@ -123,6 +136,8 @@ func (m *modelServer) close() {
 func commands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
 		"repo":      cmdRepo,
+		"shop":      cmdShop,
+		"terminal":  cmdTerminal,
 		"model":     cmdModel,
 		"asked":     cmdAsked,
 		"thinking":  cmdThinking,
@@ -153,6 +168,34 @@ func usage(ts *testscript.TestScript, ok bool, text string) {
 func cmdRepo(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "repo DIR")
 	ts.Check(makeRepo(ts.MkAbs(args[0])))
+}
+
+// shop: writes the sample repository "shop", its issue.md and fix.yaml, a transcript that solves it.
+func cmdShop(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 0, "shop")
+	ts.Check(writeArchive("testdata/shop.txtar", ts.MkAbs(".")))
+	ts.Check(makeRepo(ts.MkAbs("shop")))
+}
+
+// writeArchive writes the files of a txtar below dir, beside those that are there.
+func writeArchive(name, dir string) error {
+	a, err := txtar.ParseFile(name)
+	if err != nil {
+		return err
+	}
+	for _, f := range a.Files {
+		p := filepath.Join(dir, f.Name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			return err
+		}
+		if _, err := os.Stat(p); err == nil {
+			continue
+		}
+		if err := os.WriteFile(p, f.Data, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func makeRepo(dir string) error {
@@ -243,6 +286,34 @@ func wantCode(ts *testscript.TestScript, want string, err error) {
 	if strconv.Itoa(code) != want {
 		ts.Fatalf("exit code %d, want %s", code, want)
 	}
+}
+
+// terminal CODE COMMAND...: runs a command whose stdout is a terminal of 100 columns.
+func cmdTerminal(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) > 1, "terminal CODE COMMAND...")
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	ts.Check(err)
+	defer func() { _ = master.Close() }()
+	fd := int(master.Fd())
+	ts.Check(unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	ts.Check(err)
+	ts.Check(unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 100}))
+	slave, err := os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	ts.Check(err)
+	path, err := exec.LookPath(args[1])
+	ts.Check(err)
+	cmd := exec.Command(path, args[2:]...)
+	cmd.Dir, cmd.Env = ts.MkAbs("."), append(environment(ts), "TERM=xterm-256color")
+	var errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = slave, &errOut
+	ts.Check(cmd.Start())
+	_ = slave.Close()
+	shown, _ := io.ReadAll(master) // ends with EIO when the last writer is gone
+	err = cmd.Wait()
+	_, _ = ts.Stdout().Write(shown)
+	_, _ = ts.Stderr().Write(errOut.Bytes())
+	wantCode(ts, args[0], err)
 }
 
 // start COMMAND...: runs a command in the background; its output goes to the file "out".
