@@ -68,7 +68,7 @@ func (v *View) showStep(p event.Payload) {
 		v.line(bad, "✗", "model", taskview.Escape(p.Error))
 	case *event.ToolStarted:
 		v.args[p.Call] = v.summarise(p)
-		v.doing = p.Name + " " + v.args[p.Call]
+		v.doing = taskview.Escape(p.Name) + " " + v.args[p.Call]
 	case *event.ToolFinished:
 		v.tool(p)
 	case *event.ReproductionChecked:
@@ -84,7 +84,7 @@ func (v *View) showStep(p event.Payload) {
 			v.line(bad, "✗", "refused", words(p.Kind)+": "+taskview.Escape(p.Reason)+"  "+ms(p.Millis))
 		}
 	case *event.Declined:
-		v.line(warn, "○", "declined", words(task.VerdictKind(p.Kind))+": "+taskview.Escape(p.Reason))
+		v.line(warn, "○", "declined", taskview.Escape(words(task.VerdictKind(p.Kind)))+": "+taskview.Escape(p.Reason))
 	}
 }
 
@@ -169,7 +169,7 @@ func (v *View) tool(p *event.ToolFinished) {
 	if v.mode == Terminal {
 		arg = cut(arg, max(v.width-17-len(end)-10, 20))
 	}
-	v.line(style, mark, p.Name, arg+"  "+faintIf(v.mode, end+ms(p.Millis)))
+	v.line(style, mark, taskview.Escape(p.Name), arg+"  "+faintIf(v.mode, end+ms(p.Millis)))
 }
 
 func faintIf(m Mode, s string) string {
@@ -207,11 +207,11 @@ func firstLine(s string) string {
 	return l
 }
 
-// Begin prints what task this is; limits are shown in the status line.
-func (v *View) Begin(t store.Task, created bool, limits task.Limits) {
+// Begin prints what task this is; the limits and what earlier runs spent are in the status line.
+func (v *View) Begin(t store.Task, created bool, limits task.Limits, spent task.Spent) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.started, v.limits = v.now(), limits
+	v.started, v.limits, v.spent = v.now(), limits, spent
 	if v.mode == JSON {
 		return
 	}

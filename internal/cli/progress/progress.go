@@ -107,7 +107,7 @@ func (v *View) Delta(d model.Delta) {
 		v.doing = "thinking"
 		v.streams += len(d.Thinking)
 	case d.Tool != "":
-		v.doing = "preparing " + d.Tool
+		v.doing = "preparing " + taskview.Escape(d.Tool)
 	default:
 		v.doing = "answering"
 		v.streams += len(d.Text)

@@ -66,7 +66,7 @@ func NewCmd(env *kit.Env) *cobra.Command {
 	f.StringVar(&o.Issue, "issue", "", "file with the issue's text, - for standard input")
 	f.StringVar(&o.Base, "base", "", "commit, branch or tag to start from (default: the repository's HEAD)")
 	AddFlags(cmd, &o)
-	f.BoolVar(&o.Fresh, "new", false, "start a new task even when an unfinished one for this issue exists")
+	f.BoolVar(&o.Fresh, "new", false, "start a new task even when one for this issue is unfinished or waits for review")
 	return cmd
 }
 
@@ -144,13 +144,29 @@ func Task(ctx context.Context, env *kit.Env, a *app.App, o Options, issue []byte
 		closeView()
 		return report(ctx, env, a, t.ID, o.JSON, err)
 	}
-	view.Begin(t, created, limits(a, o))
+	sum, err := soFar(ctx, a, t.ID)
+	if err != nil {
+		return err
+	}
+	view.Begin(t, created, sum.Created.Limits, sum.Spent)
+	if !created && !t.State.Done() && (sum.Created.Limits != limits(a, o) || sum.Created.Model != model) {
+		view.Note("this task keeps the model and the budget it was started with; --new starts another one")
+	}
 	if t.State.Done() {
 		view.Note("this issue has a pull request that waits for review; --new starts another task for it")
 	}
 	_, err = w.Run(ctx, t.ID)
 	closeView()
 	return report(ctx, env, a, t.ID, o.JSON, err)
+}
+
+// soFar is what the task's log says before this run.
+func soFar(ctx context.Context, a *app.App, id task.ID) (event.Summary, error) {
+	events, err := a.Store.Events(ctx, id, 0, 0)
+	if err != nil {
+		return event.Summary{}, err
+	}
+	return event.Fold(events)
 }
 
 func newView(env *kit.Env, a *app.App, asJSON bool) *progress.View {
@@ -196,7 +212,7 @@ func report(ctx context.Context, env *kit.Env, a *app.App, id task.ID, asJSON bo
 	if err != nil {
 		return errors.Join(runErr, err)
 	}
-	if runErr != nil && res.Reason == "" {
+	if runErr != nil && (res.Reason == "" || !res.State.Done()) { // a pause has no state change of its own
 		res.Reason = oneLine(runErr.Error())
 	}
 	code := codeFor(res, runErr)
@@ -210,6 +226,7 @@ func report(ctx context.Context, env *kit.Env, a *app.App, id task.ID, asJSON bo
 		printEnd(env.Out, a, res)
 	}
 	if code == kit.OK {
+		env.Print(runErr) // of clearing up; the pull request is open all the same
 		return nil
 	}
 	return &kit.ExitError{Code: code, Err: runErr}
@@ -234,7 +251,7 @@ func codeFor(res worker.Result, runErr error) int {
 		return kit.Stopped
 	case res.State == task.Failed && task.ClassOf(runErr) == task.Invalid && res.Budget.Steps == 0 && res.Verdict == "":
 		return kit.Usage
-	case res.State == task.Failed && (res.Verdict != "" || runErr == nil):
+	case res.State == task.Failed && (runErr == nil || res.Verdict != "" && task.ClassOf(runErr) == task.Invalid):
 		return kit.NotVerified
 	}
 	return kit.Failure

@@ -129,6 +129,9 @@ func diff(env *kit.Env) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if env.Width() > 0 { // a terminal would obey what the change holds
+					s = taskview.EscapeLines(s)
+				}
 				_, err = io.WriteString(env.Out, s)
 				return err
 			})

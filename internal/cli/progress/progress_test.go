@@ -1,0 +1,51 @@
+package progress
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/model"
+	"github.com/daybreak-agent/daybreak/internal/store"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+func view(out *bytes.Buffer, mode Mode) *View {
+	return New(out, mode, 100, func() time.Time { return time.Unix(0, 0) }, func(t event.Text) (string, error) { return t.Inline, nil })
+}
+
+// TestNothingThatAModelWroteReachesTheTerminal: whatever field it comes in.
+func TestNothingThatAModelWroteReachesTheTerminal(t *testing.T) {
+	evil := "x\x1b]0;owned\x07\u202e\r"
+	text := event.Text{Inline: evil, Bytes: len(evil)}
+	args := event.Text{Inline: fmt.Sprintf(`{"command":%q}`, "run\u202e"), Bytes: 1}
+	for _, p := range []event.Payload{
+		&event.SnapshotReady{Warnings: []string{evil}}, &event.BaselineFinished{Runner: evil}, &event.BaselineFinished{Problem: evil},
+		&event.StopRequested{Who: evil}, &event.Steered{Who: evil, Text: text}, &event.PolicyFound{Finding: task.Finding{Kind: "held_path", Path: evil, Detail: evil}},
+		&event.ModelFailed{Error: evil}, &event.ToolStarted{Call: "c", Name: evil, Args: args}, &event.ToolFinished{Call: "c", Name: evil},
+		&event.ModelResponded{Message: event.Text{Inline: `{"role":"assistant","blocks":[{"type":"text","text":"a\u001b[2Jb\u202e"}]}`}},
+		&event.ReproductionChecked{Kind: task.NotReproducing, Reason: evil}, &event.ReproductionChecked{Kind: task.Verified, Tests: []string{evil}},
+		&event.VerificationFinished{Kind: task.NotFixed, Reason: evil}, &event.Declined{Kind: evil, Reason: evil},
+	} {
+		var out bytes.Buffer
+		v := view(&out, Plain)
+		v.Event(event.Event{}, p)
+		v.Delta(model.Delta{Tool: evil})
+		if strings.ContainsAny(out.String()+v.doing, "\x1b\x07\u202e\r") {
+			t.Errorf("%T prints %q while %q", p, out.String(), v.doing)
+		}
+	}
+}
+
+func TestAResumedTaskShowsWhatItSpentBefore(t *testing.T) {
+	var out bytes.Buffer
+	v := view(&out, Plain)
+	v.Begin(store.Task{ID: "t_1"}, false, task.Limits{Steps: 10}, task.Spent{Steps: 4})
+	v.Event(event.Event{}, &event.ModelResponded{})
+	if got := v.budget(); !strings.HasPrefix(got, "step 5/10 ") {
+		t.Errorf("the budget is shown as %q", got)
+	}
+}

@@ -1,0 +1,41 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/daybreak-agent/daybreak/internal/cli/kit"
+	"github.com/daybreak-agent/daybreak/internal/task"
+	"github.com/daybreak-agent/daybreak/internal/worker"
+)
+
+func TestCodeFor(t *testing.T) {
+	class := func(c task.Class) error { return &task.Error{Class: c, Msg: "trouble"} }
+	paid := worker.ResultBudget{Steps: 7}
+	for _, c := range []struct {
+		name string
+		res  worker.Result
+		err  error
+		want int
+	}{
+		{"proven", worker.Result{State: task.InReview, Verdict: task.Verified}, nil, kit.OK},
+		{"proven, clearing up failed", worker.Result{State: task.InReview, Verdict: task.Verified}, errors.New("busy"), kit.OK},
+		{"a person must judge", worker.Result{State: task.InReview, Verdict: task.NeedsHuman}, nil, kit.NotVerified},
+		{"declined", worker.Result{State: task.Declined}, nil, kit.Declined},
+		{"exhausted", worker.Result{State: task.Exhausted, Verdict: task.NotFixed}, nil, kit.Exhausted},
+		{"stopped", worker.Result{State: task.Stopped}, nil, kit.Stopped},
+		{"interrupted", worker.Result{State: task.Working}, fmt.Errorf("%w: interrupted", worker.ErrPaused), kit.Stopped},
+		{"provider away", worker.Result{State: task.Working}, fmt.Errorf("%w: %w", worker.ErrPaused, class(task.Transient)), kit.Failure},
+		{"bad input", worker.Result{State: task.Failed}, class(task.Invalid), kit.Usage},
+		{"base cannot be verified", worker.Result{State: task.Failed, Verdict: task.EnvBlocked}, class(task.Invalid), kit.NotVerified},
+		{"refused too often", worker.Result{State: task.Failed, Verdict: task.NotFixed, Budget: paid}, class(task.Invalid), kit.NotVerified},
+		{"went in circles", worker.Result{State: task.Failed, Budget: paid}, nil, kit.NotVerified},
+		{"ours, after a refusal", worker.Result{State: task.Failed, Verdict: task.NotFixed, Budget: paid}, class(task.Internal), kit.Failure},
+		{"ours", worker.Result{State: task.Failed}, errors.New("broken"), kit.Failure},
+	} {
+		if got := codeFor(c.res, c.err); got != c.want {
+			t.Errorf("%s: exit code %d, want %d", c.name, got, c.want)
+		}
+	}
+}
