@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -58,6 +59,8 @@ func (p *proof) guard(ctx context.Context) error {
 		switch {
 		case f.SubKind == tamper.TestRenamed, f.SubKind == tamper.TestSkipped:
 			// The results say whether a test is really lost.
+		case f.SubKind == tamper.TestDeleted && slices.ContainsFunc(p.facts.Lost, func(id string) bool { return strings.Contains(f.Detail, lastWord(id)) }):
+			// The results said it already.
 		case f.SubKind.Lost():
 			p.facts.Lost = append(p.facts.Lost, line)
 		case f.SubKind.Weakened():

@@ -119,7 +119,7 @@ func (p *proof) red(ctx context.Context, n int) (task.PhaseRecord, error) {
 func (p *proof) needsConfig() bool {
 	for _, t := range p.facts.Tests {
 		for _, s := range t.Red {
-			if s.failed() && (s.Cause == CauseBuild || s.Cause == CauseFixture || s.Cause == CauseSetup) {
+			if s.Status == task.Missing || s.failed() && (s.Cause == CauseBuild || s.Cause == CauseFixture || s.Cause == CauseSetup) {
 				return true
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +50,8 @@ type ran struct {
 	cases       map[string]Case
 	buildFailed []string // packages, files or suites
 	problems    []string
-	incomplete  []string // commands that ended well without a whole report
+	incomplete  []string          // commands that ended well without a whole report
+	silent      map[string]string // the file of those that ran one and saw no test
 	timedOut    bool
 	output      string // tails of the commands that failed
 	records     []task.RunRecord
@@ -89,7 +91,7 @@ func (e *buildFailure) Error() string { return "the build command failed" }
 // a failing test is no error.
 func (v *Verifier) run(ctx context.Context, q request) (out ran, err error) {
 	start := v.Now()
-	out = ran{cases: map[string]Case{}, tree: treeDigest(q.snapshot.Base, q.place)}
+	out = ran{cases: map[string]Case{}, silent: map[string]string{}, tree: treeDigest(q.snapshot.Base, q.place)}
 	prefix, err := v.reportName()
 	if err != nil {
 		return out, err
@@ -373,8 +375,15 @@ func (r *ran) take(s Suite, c command, rep result.Report, res guest.ExecResult) 
 			Message: "failed although none of its tests did", Signature: "suite failed", Output: tail(output(res), maxCaseOutput)}
 	}
 	switch {
+	case res.ExitCode != 0 && !res.TimedOut && len(rep.Tests) == 0 && len(rep.BuildFailed) == 0 && c.file != "":
+		// A file that is its own process ended before its first result: it could not be loaded.
+		r.buildFailed = append(r.buildFailed, c.file)
+		r.problems = append(r.problems, c.file+": "+errorLine(output(res)))
 	case res.ExitCode == 0 && !res.TimedOut && rep.Outcome != result.Complete:
 		r.incomplete = append(r.incomplete, name+": "+string(rep.Outcome))
+		if c.file != "" && len(rep.Tests) == 0 {
+			r.silent[name+": "+string(rep.Outcome)] = c.file
+		}
 	case res.ExitCode != 0 && !failed && len(rep.BuildFailed) == 0 && rep.Outcome == result.Complete && len(rep.Tests) > 0:
 		id := name + " (exit code)"
 		r.cases[id] = Case{ID: id, Status: task.Errored, Place: Place{Suite: c.suite, File: c.file},
@@ -432,6 +441,16 @@ func tail(s string, n int) string {
 		s = s[i+1:]
 	}
 	return "[…]\n" + strings.ToValidUTF8(s, "\uFFFD")
+}
+
+var errorStart = regexp.MustCompile(`(?m)^\s*(?:Uncaught )?\w*(?:Error|Exception)\b[^\n]*`)
+
+// errorLine is the line of an output that names an error, else its last line.
+func errorLine(s string) string {
+	if line := errorStart.FindString(s); line != "" {
+		return strings.TrimSpace(line)
+	}
+	return lastLine(s)
 }
 
 func lastLine(s string) string {

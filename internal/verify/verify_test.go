@@ -185,6 +185,8 @@ func TestVerifyPython(t *testing.T) {
 		{name: "network", change: []string{"network", "fix"}, declared: one, want: task.InvalidRed, reason: "network"},
 		{name: "exits in the test", change: []string{"exits", "fix"}, declared: one, want: task.NotRun},
 		{name: "skips old tests", change: []string{"test", "fix", "skips"}, declared: one, want: task.TestLost, reason: "test_sum"},
+		{name: "renames a test and adds to it", change: []string{"test", "fix", "renames"}, declared: one, want: task.Verified},
+		{name: "renames a test and switches it off", change: []string{"test", "fix", "renamesaway"}, declared: one, want: task.TestLost, reason: "test_refund"},
 	})
 }
 
@@ -197,6 +199,17 @@ func TestVerifyNode(t *testing.T) {
 		{name: "wrong fix", change: []string{"test", "wrongfix"}, declared: one, want: task.NotFixed},
 		{name: "exit hides old tests", change: []string{"test", "fix", "exits"}, declared: one, want: task.Regression, reason: "adds up"},
 		{name: "module missing", change: []string{"only", "fix"}, declared: one, want: task.WeakRed},
+	})
+}
+
+func TestVerifyTAP(t *testing.T) {
+	needCommand(t, "node", "--version")
+	one, on := []string{"takes a share off"}, []string{"base", "tap"}
+	prove(t, "node.txtar", Settings{Timeout: 2 * time.Minute}, []proofCase{
+		{name: "verified", base: on, change: []string{"taptest", "fix"}, declared: one, want: task.Verified, red: task.Verified},
+		{name: "a helper that watches the exit", base: on, change: []string{"taphelper", "fix"}, declared: one, want: task.NeedsHuman, red: task.Verified},
+		{name: "a helper that rewrites results", base: on, change: []string{"tapquiet"}, declared: one, want: task.NotReproducing, red: task.NotReproducing},
+		{name: "module missing", base: on, change: []string{"tapmissing", "fix"}, declared: one, want: task.WeakRed, reason: "missing.js"},
 	})
 }
 

@@ -320,6 +320,10 @@ func (a *analysis) settle() {
 			a.add(n.path, n.u.line, TestRenamed, "warn", fmt.Sprintf("test %s is now called %s", l.u.name, n.u.name), l.u.name, n.u.name)
 			continue
 		}
+		if n := claim(func(f lostTest) bool { return f.path == l.path && f.u.test && holds(f.u, l.u) }); n != nil {
+			a.add(n.path, n.u.line, TestRenamed, "warn", fmt.Sprintf("test %s is now part of %s", l.u.name, n.u.name), l.u.name, n.u.name)
+			continue
+		}
 		a.add(l.path, l.u.line, TestDeleted, "block", fmt.Sprintf("test %s is gone", l.u.name), join(l.u.toks), "")
 	}
 	for _, l := range a.lostHelpers {
@@ -331,4 +335,43 @@ func (a *analysis) settle() {
 			a.add(l.path, l.u.line, AssertionRemoved, "warn", fmt.Sprintf("%s, which checks for tests, is gone", strings.TrimSpace(l.u.name)), join(l.u.toks), "")
 		}
 	}
+}
+
+// holds reports whether the new test has the whole of the old one's body, at its beginning or
+// at its end and at the same depth, so that everything it checked is still checked.
+func holds(now, old *unit) bool {
+	o, n := bodyRows(old), bodyRows(now)
+	if len(old.asserts) == 0 || len(n) <= len(o) || now.skip > old.skip || now.focus && !old.focus {
+		return false
+	}
+	same := func(part [][]token) bool {
+		return slices.EqualFunc(o, part, func(x, y []token) bool {
+			return rowKey(x) == rowKey(y) && x[0].depth-o[0][0].depth == y[0].depth-n[0][0].depth && x[0].indent-o[0][0].indent == y[0].indent-n[0][0].indent
+		})
+	}
+	if same(n[:len(o)]) {
+		return true
+	}
+	before := n[:len(n)-len(o)]
+	return same(n[len(before):]) && !slices.ContainsFunc(before, leaves)
+}
+
+// bodyRows are the rows of a body without what opens and closes the function.
+func bodyRows(u *unit) [][]token {
+	r := rows(u.body)
+	if len(r) > 1 && r[0][len(r[0])-1].s == "{" && r[len(r)-1][0].s == "}" && r[0][len(r[0])-1].depth == r[len(r)-1][0].depth {
+		r = r[1 : len(r)-1]
+	}
+	return r
+}
+
+// leaves reports whether a test may end at the row before what follows it.
+func leaves(row []token) bool {
+	return slices.ContainsFunc(row, func(t token) bool {
+		switch t.s {
+		case "return", "raise", "throw", "panic", "exit", "_exit", "Exit", "Goexit", "abort", "kill", "break", "continue", "goto", "yield":
+			return true
+		}
+		return t.kind == word && strings.Contains(strings.ToLower(t.s), "skip")
+	})
 }
