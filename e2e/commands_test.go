@@ -497,7 +497,7 @@ func cmdFlip(ts *testscript.TestScript, neg bool, args []string) {
 // bytes FILE GOSTRING [TIMES]: writes a file from an escaped string, repeated.
 func cmdBytes(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && (len(args) == 2 || len(args) == 3), "bytes FILE ESCAPED [TIMES]")
-	s, err := strconv.Unquote(`"` + args[1] + `"`)
+	s, err := strconv.Unquote(`"` + strings.ReplaceAll(args[1], `"`, `\"`) + `"`)
 	ts.Check(err)
 	if len(args) == 3 {
 		n, err := strconv.Atoi(args[2])

@@ -249,12 +249,17 @@ func codeFor(res worker.Result, runErr error) int {
 	switch {
 	case errors.Is(runErr, context.Canceled) || errors.Is(runErr, worker.ErrPaused) && task.ClassOf(runErr) == task.Internal:
 		return kit.Stopped
-	case res.State == task.Failed && task.ClassOf(runErr) == task.Invalid && res.Budget.Steps == 0 && res.Verdict == "":
+	case res.State == task.Failed && badInput(runErr) && res.Budget.Steps == 0 && res.Verdict == "":
 		return kit.Usage
 	case res.State == task.Failed && (runErr == nil || res.Verdict != "" && task.ClassOf(runErr) == task.Invalid):
 		return kit.NotVerified
 	}
 	return kit.Failure
+}
+
+func badInput(err error) bool {
+	c := task.ClassOf(err)
+	return c == task.Invalid || c == task.NotFound
 }
 
 // printEnd is the last thing on the screen.
