@@ -1,0 +1,62 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestPercentile(t *testing.T) {
+	var d []time.Duration
+	for i := 100; i > 0; i-- {
+		d = append(d, time.Duration(i))
+	}
+	for p, want := range map[int]time.Duration{0: 1, 50: 50, 95: 95, 100: 100} {
+		if got := percentile(d, p); got != want {
+			t.Errorf("p%d is %d, want %d", p, got, want)
+		}
+	}
+	if percentile(nil, 50) != 0 || percentile(d[:1], 50) != 100 {
+		t.Error("short lists")
+	}
+	if d[0] != 100 {
+		t.Error("the argument was sorted in place")
+	}
+}
+
+func TestTable(t *testing.T) {
+	var tab table
+	tab.durations("fast", []time.Duration{time.Millisecond, 3 * time.Millisecond}, 2*time.Millisecond, 2*time.Millisecond, "")
+	tab.durations("no aim", []time.Duration{time.Second}, 0, 0, "x")
+	tab.value("share", "98 %", "≥ 97 %", true, "")
+	var out strings.Builder
+	tab.write(&out)
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 4 || !strings.Contains(lines[1], "NO") || !strings.Contains(lines[2], "–") || !strings.Contains(lines[3], "yes") {
+		t.Errorf("got\n%s", out.String())
+	}
+}
+
+func TestScriptsHaveTheSteps(t *testing.T) {
+	for _, s := range []int{len(trueScript().Turns), len(workScript().Turns)} {
+		if s != steps+1 {
+			t.Errorf("%d turns, want %d", s, steps+1)
+		}
+	}
+	seen := map[any]bool{}
+	for _, turn := range trueScript().Turns {
+		seen[turn.Calls[0].Input[0].Value] = true
+	}
+	if len(seen) != steps+1 {
+		t.Error("two steps are the same call: the loop would take them for a loop")
+	}
+}
+
+func TestCommonPrefix(t *testing.T) {
+	if n := commonPrefix([]byte("abc"), []byte("abd")); n != 2 {
+		t.Errorf("got %d", n)
+	}
+	if n := commonPrefix([]byte("ab"), []byte("abd")); n != 2 {
+		t.Errorf("got %d", n)
+	}
+}

@@ -1,0 +1,116 @@
+// Command bench measures what Daybreak costs beside the model and the tools: time and
+// processor per step, starting, sandboxes, memory, prompt size, durable writes.
+//
+// Invariants: what is measured is the built program with a real sandbox, a real database and
+// a scripted model over HTTP, nothing is stubbed; each figure has beside it something plain
+// that was measured in the same run on the same machine, because a busy machine slows both;
+// nothing is left behind.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", strings.Join(strings.Fields(err.Error()), " "))
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, in io.Reader, out, progress io.Writer) error {
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	var (
+		only  = fs.String("only", "", "measure only these, by comma: "+strings.Join(names(), ","))
+		files = fs.Int("files", 50_000, "files of the large snapshot")
+		tasks = fs.Int("tasks", 200, "tasks that wait for the model at once")
+		runs  = fs.Int("runs", 15, "runs of what takes long")
+		bin   = fs.String("bin", "bin", "folder of the built programs")
+		hold  = fs.String("hold", "", "used by bench itself: the directory in which to hold waiting tasks")
+		url   = fs.String("url", "", "with -hold: the model's address")
+	)
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if *hold != "" {
+		return holdTasks(ctx, *bin, *hold, *url, in, out)
+	}
+	w, err := newWorld(ctx, *bin, *files, *tasks, *runs)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s, %s\n\n", machine(), load())
+	var t table
+	for _, m := range measures() {
+		if *only != "" && !strings.Contains(","+*only+",", ","+m.name+",") {
+			continue
+		}
+		fmt.Fprintf(progress, "bench: %s …\n", m.about)
+		if err = m.measure(ctx, w, &t); err != nil {
+			err = fmt.Errorf("%s: %w", m.about, err)
+			break
+		}
+	}
+	t.write(out)
+	fmt.Fprintf(out, "\n%s at the end\n", load())
+	return errors.Join(err, w.close(context.WithoutCancel(ctx)))
+}
+
+type measure struct {
+	name, about string
+	measure     func(context.Context, *world, *table) error
+}
+
+func measures() []measure {
+	return []measure{
+		{"step", "60 steps of `true`", measureStep},
+		{"work", "60 steps of reading, searching and running", measureWork},
+		{"start", "from the process's start to the first request", measureStart},
+		{"sandbox", "sandbox start on a large snapshot", measureSandbox},
+		{"append", "durable appends", measureAppend},
+		{"memory", "tasks that wait for the model", measureMemory},
+	}
+}
+
+func names() []string {
+	var out []string
+	for _, m := range measures() {
+		out = append(out, m.name)
+	}
+	return out
+}
+
+// machine says what the figures were measured on.
+func machine() string {
+	kernel := ""
+	var u syscall.Utsname
+	if syscall.Uname(&u) == nil {
+		for _, c := range u.Release {
+			if c == 0 {
+				break
+			}
+			kernel += string(rune(c))
+		}
+	}
+	return fmt.Sprintf("%d cores, Linux %s, %s", runtime.NumCPU(), kernel, runtime.Version())
+}
+
+func load() string {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "load unknown"
+	}
+	return "load " + strings.Join(strings.Fields(string(b))[:3], " ")
+}
