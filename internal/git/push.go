@@ -146,8 +146,14 @@ func (g *Git) adopt(ctx context.Context, s source, branch string) error {
 	if err != nil {
 		return err
 	}
-	common := strings.TrimSuffix(string(out), "\n")
-	fi, err := os.Stat(filepath.Join(common, "objects"))
+	// All paths are resolved below the repository: a link that its owner put there cannot make
+	// root give away anything else.
+	root, err := os.OpenRoot(strings.TrimSuffix(string(out), "\n"))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	fi, err := root.Stat(".")
 	if err != nil {
 		return err
 	}
@@ -156,7 +162,7 @@ func (g *Git) adopt(ctx context.Context, s source, branch string) error {
 		return nil
 	}
 	give := func(p string) error {
-		fi, err := os.Lstat(p)
+		fi, err := root.Lstat(p)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -164,22 +170,25 @@ func (g *Git) adopt(ctx context.Context, s source, branch string) error {
 			return err
 		}
 		if own, ok := fi.Sys().(*syscall.Stat_t); ok && own.Uid == 0 {
-			return os.Lchown(p, int(st.Uid), int(st.Gid))
+			return root.Lchown(p, int(st.Uid), int(st.Gid))
 		}
 		return nil
 	}
 	ref := filepath.Join("refs/heads", branch)
 	for ; ref != "refs/heads" && ref != "."; ref = filepath.Dir(ref) {
-		if err := give(filepath.Join(common, ref)); err != nil {
+		if err := give(ref); err != nil {
 			return err
 		}
 	}
-	packs, err := filepath.Glob(filepath.Join(common, "objects/pack/pack-*"))
+	packs, err := fs.ReadDir(root.FS(), "objects/pack")
 	if err != nil {
-		return err
+		return nil //nolint:nilerr // none, or kept elsewhere: not ours to give
 	}
 	for _, p := range packs {
-		if err := give(p); err != nil {
+		if !strings.HasPrefix(p.Name(), "pack-") {
+			continue
+		}
+		if err := give("objects/pack/" + p.Name()); err != nil {
 			return err
 		}
 	}

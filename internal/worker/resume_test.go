@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,6 +32,11 @@ type leftovers struct {
 	sandbox.Runtime
 	manifest  sandbox.Manifest
 	destroyed int
+	refuse    error
+}
+
+func (l *leftovers) Start(context.Context, sandbox.Spec) (sandbox.Sandbox, error) {
+	return nil, l.refuse
 }
 
 func (l *leftovers) Recover(context.Context, string) (sandbox.Sandbox, error) { return &left{l}, nil }
@@ -243,6 +249,26 @@ func TestASandboxThatWasBeingFilledIsNoSource(t *testing.T) {
 		}
 		if want := map[bool]int{false: 2, true: 1}[touched]; len(files) != want {
 			t.Errorf("touched %v: %d files, want %d", touched, len(files), want)
+		}
+	}
+}
+
+// TestATaskOutlivesTroubleOfTheMachine: what a person can put right ends no task.
+func TestATaskOutlivesTroubleOfTheMachine(t *testing.T) {
+	for _, c := range []struct {
+		err   error
+		state task.State
+	}{
+		{&sandbox.RefusedError{Layer: "privileges", Err: errors.New("not root")}, task.Preparing},
+		{&os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}, task.Preparing},
+		{errors.New("a bug of ours"), task.Failed},
+	} {
+		r := newRig(t, task.Limits{})
+		r.boxes.refuse = c.err
+		r.release(t)
+		sum, err := r.Run(t.Context(), r.id)
+		if sum.State != c.state || errors.Is(err, ErrPaused) != (c.state == task.Preparing) {
+			t.Errorf("%v: state %s, error %v", c.err, sum.State, err)
 		}
 	}
 }

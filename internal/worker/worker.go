@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"syscall"
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/agent"
@@ -167,13 +168,28 @@ func (r *run) guarded(ctx context.Context, events []event.Event) error {
 	switch c := task.ClassOf(err); {
 	case c == task.Stale:
 		return err
-	case c.Retryable(), c == task.Auth, c == task.Unavailable:
+	case c.Retryable(), c == task.Auth, c == task.Unavailable, ofMachine(err):
 		return fmt.Errorf("%w: %w; when it is put right, run the same command again to go on", ErrPaused, err)
 	}
 	if ferr := r.finish(end, task.Failed, err.Error()); ferr != nil {
 		return errors.Join(err, ferr)
 	}
 	return err
+}
+
+// ofMachine reports whether the machine lacks something that a person can put right: a layer of
+// the sandbox, or room. It says nothing about the task, which can go on afterwards.
+func ofMachine(err error) bool {
+	var refused *sandbox.RefusedError
+	if errors.As(err, &refused) {
+		return true
+	}
+	for _, e := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // proven reports whether the log holds a verdict that leads to a pull request.
