@@ -1,8 +1,10 @@
 package result
 
 import (
+	"cmp"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -218,6 +220,9 @@ func (p *tapParser) assertion(name string, st task.TestStatus, msg string) {
 	if !ok {
 		i = len(p.rep.Tests)
 		p.groups[p.group] = i
+		if st == task.Fail {
+			msg = name
+		}
 		p.rep.Tests = append(p.rep.Tests, Test{ID: p.group, Name: p.group, Status: st, Message: msg, Attempt: 1})
 	}
 	t := &p.rep.Tests[i]
@@ -232,7 +237,7 @@ func (p *tapParser) assertion(name string, st task.TestStatus, msg string) {
 
 // diagnose takes up the YAML block that has just ended.
 func (p *tapParser) diagnose() {
-	f := yamlFields(p.yaml, p.yIndent)
+	f := yamlFields(p.yaml)
 	p.yIndent = -1
 	i := p.last
 	if i < 0 || i >= len(p.rep.Tests) {
@@ -263,8 +268,14 @@ func (p *tapParser) diagnose() {
 		}
 	case f["message"] != "":
 		t.Message = f["message"]
-	case f["expected"] != "" || f["actual"] != "":
-		t.Message = strings.TrimSpace(t.Message + ": " + f["operator"] + ": expected " + f["expected"] + ", actual " + f["actual"])
+	case f["diff"] != "":
+		t.Message = strings.TrimPrefix(t.Message+": ", ": ") + "expected (-) and actual (+) differ: " + changedLines(f["diff"])
+	case f["expected"] != "" || f["actual"] != "" || f["wanted"] != "" || f["found"] != "":
+		// node-tap says wanted, found and compare.
+		said := []string{t.Message, cmp.Or(f["operator"], f["compare"])}
+		said = slices.DeleteFunc(said, func(s string) bool { return s == "" })
+		said = append(said, "expected "+cmp.Or(f["expected"], f["wanted"])+", actual "+cmp.Or(f["actual"], f["found"]))
+		t.Message = strings.Join(said, ": ")
 	}
 	t.Message = clip(plain(t.Message), maxMessage)
 	switch f["failureType"] {
@@ -282,35 +293,54 @@ func (p *tapParser) diagnose() {
 	}
 }
 
-// yamlFields reads the top-level keys of a diagnostic block; nested structures are left out.
-func yamlFields(block []string, indent int) map[string]string {
+// changedLines are the lines of a diff that begin with a sign, in one line.
+func changedLines(diff string) string {
+	var out []string
+	for _, l := range strings.Split(diff, "\n") {
+		if (strings.HasPrefix(l, "-") || strings.HasPrefix(l, "+")) && !strings.HasPrefix(l, "--- ") && !strings.HasPrefix(l, "+++ ") {
+			out = append(out, strings.Join(strings.Fields(l), " "))
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// yamlFields reads the top-level keys of a diagnostic block, which are indented as its first
+// line is; nested structures are left out.
+func yamlFields(block []string) map[string]string {
 	f := map[string]string{}
-	key, literal := "", false
-	pad := strings.Repeat(" ", indent)
+	key, literal, base := "", false, -1
 	for _, l := range block {
-		l = strings.TrimPrefix(l, pad)
-		deeper := strings.HasPrefix(l, "  ")
-		k, v, ok := strings.Cut(l, ":")
-		// tape indents its keys by two more than the fence
-		if k2 := strings.TrimPrefix(k, "  "); deeper && ok && !literal && !strings.HasPrefix(k2, " ") {
-			k, deeper = k2, false
-		}
-		switch {
-		case literal && (strings.TrimSpace(l) == "" || strings.HasPrefix(l, "    ") || deeper):
-			f[key] += strings.TrimSpace(l) + "\n"
-		case ok && !deeper && k != "" && !strings.HasPrefix(k, " "):
-			key, v = strings.TrimSpace(k), strings.TrimSpace(v)
-			literal = v == "|-" || v == "|" || v == ">-" || v == ">"
+		trimmed := strings.TrimLeft(l, " ")
+		indent := len(l) - len(trimmed)
+		if trimmed == "" {
 			if literal {
-				v = ""
+				f[key] += "\n"
 			}
-			if len(v) >= 2 && (v[0] == '\'' || v[0] == '"') && v[len(v)-1] == v[0] {
-				v = strings.ReplaceAll(v[1:len(v)-1], "''", "'")
-			}
-			f[key] = v
-		default:
-			literal = literal && deeper
+			continue
 		}
+		if base < 0 {
+			base = indent
+		}
+		if indent > base {
+			if literal {
+				f[key] += strings.TrimSpace(trimmed) + "\n"
+			}
+			continue
+		}
+		k, v, ok := strings.Cut(trimmed, ":")
+		if !ok || indent < base {
+			literal = false
+			continue
+		}
+		key, v = strings.TrimSpace(k), strings.TrimSpace(v)
+		literal = strings.HasPrefix(v, "|") || strings.HasPrefix(v, ">")
+		if literal {
+			v = ""
+		}
+		if len(v) >= 2 && (v[0] == '\'' || v[0] == '"') && v[len(v)-1] == v[0] {
+			v = strings.ReplaceAll(v[1:len(v)-1], "''", "'")
+		}
+		f[key] = v
 	}
 	for k := range f {
 		f[k] = strings.TrimSpace(f[k])
