@@ -11,12 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -73,13 +70,13 @@ func show(ctx context.Context, env *kit.Env, o run.Options) error {
 	say("  issue       %s", firstLine(demo.Issue()))
 	change := func(*app.Options) {}
 	if o.Model == "" {
-		server, stop, err := serve(ctx)
+		url, stop, err := serve(ctx)
 		if err != nil {
 			return err
 		}
 		defer stop()
 		o.Model = "anthropic/claude-sonnet-4-5"
-		change = func(a *app.Options) { a.BaseURL, a.Key = server.url, scriptedKey }
+		change = func(a *app.Options) { a.BaseURL, a.Key = url, scriptedKey }
 		say("  model       scripted: a recorded story played over the provider's own protocol, no model is called;")
 		say("              everything else (sandbox, tools, tests, verification, git) is real. With a key: daybreak demo --model provider/model")
 	} else {
@@ -118,28 +115,13 @@ func firstLine(s string) string {
 	return strings.TrimSpace(strings.TrimLeft(l, "# "))
 }
 
-type server struct{ url string }
-
 // serve starts the scripted model on loopback.
-func serve(ctx context.Context) (server, func(), error) {
+func serve(ctx context.Context) (url string, stop func(), err error) {
 	script, err := transcript.Parse(strings.NewReader(string(demo.Transcript())))
 	if err != nil {
-		return server{}, nil, fmt.Errorf("embedded transcript: %w", err)
+		return "", nil, fmt.Errorf("embedded transcript: %w", err)
 	}
-	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return server{}, nil, err
-	}
-	srv := &http.Server{
-		Handler:           scripted.NewServer(script, scripted.Options{APIKey: scriptedKey}),
-		ReadHeaderTimeout: 10 * time.Second,
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = srv.Serve(ln) // always ends with ErrServerClosed
-	}()
-	return server{"http://" + ln.Addr().String()}, func() { _ = srv.Close(); <-done }, nil
+	return scripted.Listen(ctx, script, scripted.Options{APIKey: scriptedKey})
 }
 
 // showPullRequest prints the document and the way to see its proof by hand.
