@@ -133,17 +133,18 @@ func (a *Agent) loop(ctx context.Context) (Outcome, error) {
 		if out, err := a.checkStuck(ctx); err != nil || out.Ending != "" {
 			return out, err
 		}
-		if err := a.compactIfLarge(ctx, false); err != nil {
+		d, err := a.compactIfLarge(ctx, false)
+		if err != nil {
 			return Outcome{}, err
 		}
-		req, out, err := a.admit(ctx)
+		d, out, err := a.admit(ctx, d)
 		if err != nil || out.Ending != "" {
 			return out, err
 		}
-		err = a.call(ctx, req)
+		err = a.call(ctx, d)
 		if task.ClassOf(err) == task.TooLarge && tooBig < maxTooBig {
 			tooBig++
-			if err := a.compactIfLarge(ctx, true); err != nil {
+			if _, err := a.compactIfLarge(ctx, true); err != nil {
 				return Outcome{}, err
 			}
 			continue

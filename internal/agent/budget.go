@@ -15,38 +15,64 @@ const (
 	minOutput = 512 // tokens: a shorter reply is no use, the budget counts as spent
 )
 
-// admit builds the next request and checks it against the budget with the most that it can
-// cost. The reply's length is lowered to what the budget still allows.
-func (a *Agent) admit(ctx context.Context) (model.Request, Outcome, error) {
+// draft is the next request with its JSON, by which it is measured and named in the record.
+// A long conversation takes milliseconds to encode: it is done once a step.
+type draft struct {
+	req  model.Request
+	body []byte
+}
+
+func (a *Agent) draft() (draft, error) {
+	return encode(a.conv.Request(a.cfg.MaxOutput, a.cfg.Thinking, a.cfg.CacheKey))
+}
+
+func encode(req model.Request) (draft, error) {
+	body, err := json.Marshal(req)
+	if err != nil {
+		return draft{}, fmt.Errorf("encode the request: %w", err)
+	}
+	return draft{req, body}, nil
+}
+
+// admit checks the next request against the budget with the most that it can cost. The
+// reply's length is lowered to what the budget still allows.
+func (a *Agent) admit(ctx context.Context, d draft) (draft, Outcome, error) {
 	spent := a.cfg.Log.Spent()
+	told := false
 	for _, m := range a.cfg.Limits.Meters(spent) {
 		if m.Share() >= noticeAt && m.Share() < 1 && !a.conv.noticed[m.Name] {
 			if err := a.notice(ctx, noticeBudget, m.Name, budgetText(m)); err != nil {
-				return model.Request{}, Outcome{}, err
+				return d, Outcome{}, err
 			}
+			told = true
 		}
 	}
-	req := a.conv.Request(a.cfg.MaxOutput, a.cfg.Thinking, a.cfg.CacheKey)
-	body, err := json.Marshal(req)
-	if err != nil {
-		return req, Outcome{}, fmt.Errorf("encode the request: %w", err)
+	if told {
+		var err error
+		if d, err = a.draft(); err != nil {
+			return d, Outcome{}, err
+		}
 	}
-	input := a.estimate(len(body))
+	input := a.estimate(len(d.body))
 	for out := a.cfg.MaxOutput; ; out = out * 3 / 4 {
 		m, over := a.exceeded(spent, input, int64(out))
 		if !over {
-			req.MaxOutput = out
-			if req.Thinking >= out {
-				req.Thinking = 0 // providers want the thinking budget below the reply's
+			if out == d.req.MaxOutput && d.req.Thinking < out {
+				return d, Outcome{}, nil
 			}
-			return req, Outcome{}, nil
+			d.req.MaxOutput = out
+			if d.req.Thinking >= out {
+				d.req.Thinking = 0 // providers want the thinking budget below the reply's
+			}
+			d, err := encode(d.req)
+			return d, Outcome{}, err
 		}
 		if out*3/4 < minOutput {
 			reason := fmt.Sprintf("the next model call could exceed the budget: %s", m)
 			if m.Name == "steps" {
 				reason = fmt.Sprintf("all %.0f steps are used", m.Limit)
 			}
-			return req, Outcome{Exhausted, reason}, nil
+			return d, Outcome{Exhausted, reason}, nil
 		}
 	}
 }
@@ -79,8 +105,8 @@ func (a *Agent) estimate(size int) int64 {
 }
 
 // compactIfLarge drops the oldest whole exchanges when the conversation nears the model's
-// context, or at once when force is set.
-func (a *Agent) compactIfLarge(ctx context.Context, force bool) error {
+// context, or at once when force is set. It returns the request that is next.
+func (a *Agent) compactIfLarge(ctx context.Context, force bool) (draft, error) {
 	limit := int64(a.cfg.Context)
 	if limit == 0 {
 		limit = int64(a.cfg.Model.Info().Context)
@@ -88,24 +114,28 @@ func (a *Agent) compactIfLarge(ctx context.Context, force bool) error {
 	if limit == 0 {
 		limit = defaultContext
 	}
-	body, err := json.Marshal(a.conv.Request(a.cfg.MaxOutput, a.cfg.Thinking, a.cfg.CacheKey))
+	d, err := a.draft()
 	if err != nil {
-		return err
+		return d, err
 	}
-	before := a.estimate(len(body))
+	size := int64(len(d.body))
+	before := a.estimate(len(d.body))
 	room := limit - int64(a.cfg.MaxOutput) - limit/20
 	if before < room && !force {
-		return nil
+		return d, nil
 	}
 	keep := room / 2
-	drop := a.conv.droppable(before, keep, int64(len(body)))
+	drop := a.conv.droppable(before, keep, size)
 	if drop == 0 {
-		return &task.Error{Class: task.Invalid, Msg: "the conversation no longer fits the model's context and nothing more can be dropped", Fix: "use a model with a larger context"}
+		return d, &task.Error{Class: task.Invalid, Msg: "the conversation no longer fits the model's context and nothing more can be dropped", Fix: "use a model with a larger context"}
 	}
 	e := a.conv.compaction(drop)
 	e.Before = before
-	e.After = max(before-a.conv.sizeOf(drop)*before/int64(len(body)), 0)
-	return a.append(ctx, e)
+	e.After = max(before-a.conv.sizeOf(drop)*before/size, 0)
+	if err := a.append(ctx, e); err != nil {
+		return d, err
+	}
+	return a.draft()
 }
 
 // defaultContext is assumed when neither the operator nor the catalogue knows the model's.

@@ -17,12 +17,8 @@ import (
 
 // call sends one request. Its intent is stored before it leaves, its reply before anything is
 // done with it.
-func (a *Agent) call(ctx context.Context, req model.Request) error {
-	step := a.conv.Step + 1
-	body, err := json.Marshal(req)
-	if err != nil {
-		return fmt.Errorf("encode the request: %w", err)
-	}
+func (a *Agent) call(ctx context.Context, d draft) error {
+	step, req, body := a.conv.Step+1, d.req, d.body
 	info := a.cfg.Model.Info()
 	if err := a.append(ctx, event.ModelRequested{
 		Step: step, Model: info.Provider + "/" + info.Model, Messages: len(req.Messages),
