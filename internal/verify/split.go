@@ -68,8 +68,9 @@ func (v *Verifier) split(job Job) (parts, error) {
 	}
 	for _, c := range job.Changes {
 		class := classify(c.Path)
+		_, old := p.old[c.Path]
 		switch {
-		case (hooked[c.Path] || hookFile(c.Path)) && !holdsTests(c):
+		case (hooked[c.Path] || hookFile(c.Path) || !old && shadows(c.Path, job.Baseline.Plan)) && !holdsTests(c):
 			p.config, p.hooks = append(p.config, c), append(p.hooks, c)
 		case class.IsTests():
 			p.tests = append(p.tests, c)
@@ -91,6 +92,30 @@ func hookFile(p string) bool {
 		}
 	}
 	return slices.Contains([]string{"conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "sitecustomize.py", "usercustomize.py", ".taprc", "go.work"}, base)
+}
+
+// runnerModules are what Python's test runners import before the tests: a file of that name in
+// the directory they are started in comes first and becomes a part of them.
+const runnerModules = " argparse array ast asyncio atexit attr attrs base64 bdb bisect bz2 calendar cmd code codeop collections colorsys concurrent configparser contextlib " +
+	"contextvars copy copyreg csv ctypes dataclasses datetime decimal difflib dis doctest email enum exceptiongroup execnet faulthandler fnmatch functools gc getpass gettext glob " +
+	"hashlib html http importlib iniconfig inspect ipaddress itertools json keyword linecache locale logging lzma math multiprocessing numbers opcode operator optparse packaging pathlib pdb pickle pkgutil " +
+	"platform pluggy pprint py pygments pytest quopri random re readline reprlib runpy select selectors shlex shutil signal socket ssl statistics string struct subprocess tempfile textwrap " +
+	"threading time timeit token tokenize tomli tomllib traceback types typing typing_extensions unittest urllib uuid warnings weakref xdist xml zipfile zlib _pytest "
+
+// shadows reports whether Python would import a new file in place of a module of its runner.
+func shadows(p string, plan Plan) bool {
+	dirs := []string{"."}
+	for _, s := range plan.Suites {
+		dirs = append(dirs, path.Clean(s.Dir))
+	}
+	dir, base := path.Dir(p), path.Base(p)
+	name, ext, _ := strings.Cut(base, ".")
+	if base == "__init__.py" && dir != "." {
+		name, dir = path.Base(dir), path.Dir(dir)
+	} else if ext != "py" && ext != "pyc" && !strings.HasSuffix(ext, "so") {
+		return false
+	}
+	return slices.Contains(dirs, dir) && strings.Contains(runnerModules, " "+name+" ")
 }
 
 var ownTests = regexp.MustCompile(`(?m)^func (?:Test[^a-z(]|Fuzz|Example)\w*\((?:\w+ \*testing\.[TF])?\)`)
