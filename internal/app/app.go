@@ -20,12 +20,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/config"
 	"github.com/daybreak-agent/daybreak/internal/forge/local"
 	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/model/catalog"
 	"github.com/daybreak-agent/daybreak/internal/policy"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/sandbox/oci"
@@ -59,7 +61,8 @@ type App struct {
 
 	opts    Options
 	signer  *signer
-	runtime *oci.Runtime // once asked for
+	runtime *oci.Runtime            // once asked for
+	known   func() *catalog.Catalog // the embedded one, decoded at first use
 }
 
 // DefaultDir is the XDG state directory's "daybreak".
@@ -94,6 +97,7 @@ func Open(ctx context.Context, o Options) (*App, error) {
 		return nil, err
 	}
 	a := &App{Store: st, Config: o.Config, Dir: o.Dir, Now: o.Now, opts: o}
+	a.known = sync.OnceValue(func() *catalog.Catalog { return catalog.New() })
 	if a.Git, err = git.New(git.Config{Home: filepath.Join(o.Dir, "git-home")}); err != nil {
 		return nil, errors.Join(err, st.Close())
 	}

@@ -38,7 +38,7 @@ func (a *App) Model(name string) (model.Client, error) {
 		return nil, err
 	}
 	provider, _, _ := cutModel(name)
-	known, _ := catalog.New(override(provider, id, p)).Lookup(provider, id)
+	known, _ := a.known().With(override(provider, id, p)).Lookup(provider, id)
 	client, err := adapter(p, provider, id, key, known)
 	if err != nil {
 		return nil, err

@@ -141,8 +141,7 @@ func (g *Git) ListTree(ctx context.Context, gitdir, rev string) ([]Entry, error)
 }
 
 func (g *Git) list(ctx context.Context, gitdir, rev string, args ...string) ([]Entry, error) {
-	tree, err := g.TreeID(ctx, gitdir, rev)
-	if err != nil {
+	if err := checkRev(rev); err != nil {
 		return nil, err
 	}
 	cmd := []string{"ls-tree", "-z", "-l", "--full-tree"}
@@ -154,9 +153,24 @@ func (g *Git) list(ctx context.Context, gitdir, rev string, args ...string) ([]E
 			paths = append(paths, a)
 		}
 	}
-	out, err := g.in(ctx, gitdir, append(append(cmd, tree, "--"), paths...)...)
-	if err != nil {
-		return nil, err
+	ls := func(treeish string) ([]byte, error) {
+		return g.in(ctx, gitdir, append(append(cmd[:len(cmd):len(cmd)], treeish, "--"), paths...)...)
+	}
+	var (
+		out []byte
+		err error
+	)
+	if IsID(rev) { // nothing to resolve: one command instead of two
+		out, err = ls(rev)
+	}
+	if !IsID(rev) || err != nil { // whose errors say what is wrong with rev
+		tree, terr := g.TreeID(ctx, gitdir, rev)
+		if terr != nil {
+			return nil, terr
+		}
+		if out, err = ls(tree); err != nil {
+			return nil, err
+		}
 	}
 	entries := make([]Entry, 0, bytes.Count(out, []byte{0}))
 	for line := range strings.SplitSeq(string(out), "\x00") {

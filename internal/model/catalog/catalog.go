@@ -6,6 +6,7 @@
 package catalog
 
 import (
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -51,6 +52,25 @@ func New(overrides ...Override) *Catalog {
 			c.put(fromCatwalk(string(p.ID), m))
 		}
 	}
+	c.apply(overrides)
+	return c
+}
+
+// With returns a catalogue with overrides above what c knows. c stays as it is: decoding the
+// embedded catalogue takes milliseconds, so a process does it once.
+func (c *Catalog) With(overrides ...Override) *Catalog {
+	n := &Catalog{entries: maps.Clone(c.entries)}
+	if n.entries == nil {
+		n.entries = map[string]map[string]Entry{}
+	}
+	for _, o := range overrides {
+		n.entries[o.Provider] = maps.Clone(n.entries[o.Provider])
+	}
+	n.apply(overrides)
+	return n
+}
+
+func (c *Catalog) apply(overrides []Override) {
 	for _, o := range overrides {
 		e, ok := c.Lookup(o.Provider, o.Model)
 		if !ok {
@@ -68,7 +88,6 @@ func New(overrides ...Override) *Catalog {
 		}
 		c.put(e)
 	}
-	return c
 }
 
 func (c *Catalog) put(e Entry) {

@@ -91,3 +91,24 @@ func TestEfforts(t *testing.T) {
 		}
 	}
 }
+
+func TestWithLeavesTheOriginal(t *testing.T) {
+	c := catalog.New()
+	listed, _ := c.Lookup("openai", "gpt-5")
+	own := c.With(catalog.Override{Provider: "openai", Model: "gpt-5", Context: 7}, catalog.Override{Provider: "local", Model: "m", MaxOutput: 9})
+	if e, _ := own.Lookup("openai", "gpt-5"); e.Context != 7 || e.Price != listed.Price {
+		t.Errorf("the override gave %+v", e)
+	}
+	if e, ok := own.Lookup("local", "m"); !ok || e.MaxOutput != 9 {
+		t.Errorf("the added model is %+v, %v", e, ok)
+	}
+	if e, _ := c.Lookup("openai", "gpt-5"); e.Context != listed.Context {
+		t.Error("the original was changed")
+	}
+	if _, ok := c.Lookup("local", "m"); ok {
+		t.Error("the original has the added model")
+	}
+	if _, ok := (&catalog.Catalog{}).With(catalog.Override{Provider: "p", Model: "m", Context: 1}).Lookup("p", "m"); !ok {
+		t.Error("the empty catalogue takes no override")
+	}
+}
