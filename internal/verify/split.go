@@ -70,7 +70,7 @@ func (v *Verifier) split(job Job) (parts, error) {
 		class := classify(c.Path)
 		_, old := p.old[c.Path]
 		switch {
-		case (hooked[c.Path] || hookFile(c.Path) || !old && shadows(c.Path, job.Baseline.Plan)) && !holdsTests(c):
+		case (hooked[c.Path] || hookFile(c.Path) || !old && shadows(c.Path, job.Baseline.Plan) || foreign(c, p)) && !holdsTests(c):
 			p.config, p.hooks = append(p.config, c), append(p.hooks, c)
 		case class.IsTests():
 			p.tests = append(p.tests, c)
@@ -116,6 +116,41 @@ func shadows(p string, plan Plan) bool {
 		return false
 	}
 	return slices.Contains(dirs, dir) && strings.Contains(runnerModules, " "+name+" ")
+}
+
+// foreign reports whether the change replaces code of others, which tests lean on: a vendored
+// package, an installed one, or what go.mod puts in a module's place.
+func foreign(c git.Change, p parts) bool {
+	if path.Base(c.Path) == "go.mod" {
+		return !slices.Equal(replacements(p.old[c.Path]), replacements(c.Content))
+	}
+	for i := range len(c.Path) {
+		if i > 0 && c.Path[i-1] != '/' {
+			continue
+		}
+		if strings.HasPrefix(c.Path[i:], "node_modules/") {
+			return true
+		}
+		if strings.HasPrefix(c.Path[i:], "vendor/") {
+			if _, ok := slices.BinarySearch(p.files, c.Path[:i]+"vendor/modules.txt"); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// replacements are the lines of a go.mod that put one module in another's place.
+func replacements(mod []byte) []string {
+	var out []string
+	for line := range strings.Lines(string(mod)) {
+		line, _, _ = strings.Cut(line, "//")
+		if strings.Contains(line, "=>") {
+			out = append(out, strings.Join(strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "replace ")), " "))
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 var ownTests = regexp.MustCompile(`(?m)^func (?:Test[^a-z(]|Fuzz|Example)\w*\((?:\w+ \*testing\.[TF])?\)`)

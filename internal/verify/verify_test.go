@@ -139,6 +139,9 @@ func TestVerifyGo(t *testing.T) {
 	prove(t, "go.txtar", Settings{Timeout: 2 * time.Minute}, []proofCase{
 		{name: "verified", change: []string{"test", "fix"}, declared: one, want: task.Verified, red: task.Verified},
 		{name: "nothing declared", change: []string{"test", "fix"}, want: task.Verified},
+		{name: "a vendored assertion made blind", base: []string{"base", "vendored"}, change: []string{"libtest", "blindvendor"}, declared: one, want: task.Tamper, reason: "vendor/example.com/is/is.go"},
+		{name: "a blind module in another's place", base: []string{"base", "replaced"}, change: []string{"libtest", "blindmodule"}, declared: one, want: task.Tamper, reason: "go.mod"},
+		{name: "a true fix beside vendored code", base: []string{"base", "vendored"}, change: []string{"libtest", "fix"}, declared: one, want: task.Verified},
 		{name: "nothing declared and no fix", change: []string{"test"}, want: task.NotFixed},
 		{name: "no change", declared: one, want: task.NoChange},
 		{name: "no fix", change: []string{"test"}, declared: one, want: task.NotFixed, reason: "TestCoupon"},
