@@ -118,12 +118,9 @@ func shadows(p string, plan Plan) bool {
 	return slices.Contains(dirs, dir) && strings.Contains(runnerModules, " "+name+" ")
 }
 
-// foreign reports whether the change replaces code of others, which tests lean on: a vendored
-// package, an installed one, or what go.mod puts in a module's place.
+// foreign reports whether the change is in code of others, which tests lean on: a vendored
+// package or an installed one.
 func foreign(c git.Change, p parts) bool {
-	if path.Base(c.Path) == "go.mod" {
-		return !slices.Equal(replacements(p.old[c.Path]), replacements(c.Content))
-	}
 	for i := range len(c.Path) {
 		if i > 0 && c.Path[i-1] != '/' {
 			continue
@@ -138,19 +135,6 @@ func foreign(c git.Change, p parts) bool {
 		}
 	}
 	return false
-}
-
-// replacements are the lines of a go.mod that put one module in another's place.
-func replacements(mod []byte) []string {
-	var out []string
-	for line := range strings.Lines(string(mod)) {
-		line, _, _ = strings.Cut(line, "//")
-		if strings.Contains(line, "=>") {
-			out = append(out, strings.Join(strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "replace ")), " "))
-		}
-	}
-	slices.Sort(out)
-	return out
 }
 
 var ownTests = regexp.MustCompile(`(?m)^func (?:Test[^a-z(]|Fuzz|Example)\w*\((?:\w+ \*testing\.[TF])?\)`)
