@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/model/scripted"
 )
 
 func TestPercentile(t *testing.T) {
@@ -52,11 +54,13 @@ func TestScriptsHaveTheSteps(t *testing.T) {
 	}
 }
 
-func TestCommonPrefix(t *testing.T) {
-	if n := commonPrefix([]byte("abc"), []byte("abd")); n != 2 {
-		t.Errorf("got %d", n)
+func TestCached(t *testing.T) {
+	use := func(input, read, write int64) call {
+		return call{usage: scripted.Usage{Input: input, CacheRead: read, CacheWrite: write}}
 	}
-	if n := commonPrefix([]byte("ab"), []byte("abd")); n != 2 {
-		t.Errorf("got %d", n)
+	s := session{calls: []call{use(0, 0, 100), use(0, 100, 50), use(10, 150, 40)}}
+	share, again := s.cached()
+	if share != 250.0/450 || again != 1 {
+		t.Errorf("share %v, again %v", share, again)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"time"
 
@@ -60,5 +61,10 @@ func measureStart(ctx context.Context, w *world, t *table) error {
 	}
 	t.durations("process start → first model request, snapshot ready", first, 300*time.Millisecond, 0,
 		fmt.Sprintf("runc run true %s: %s; daybreak --help %s", millis(percentile(runc, 50)), times(percentile(first, 50), percentile(runc, 50)), millis(percentile(help, 50))))
+	size, err := os.Stat(w.daybreak())
+	if err != nil {
+		return err
+	}
+	t.value("size of the program", mib(size.Size()), "", false, "")
 	return nil
 }

@@ -49,23 +49,24 @@ func newWorld(ctx context.Context, bin string, files, tasks, runs int) (*world, 
 	if os.Geteuid() != 0 {
 		return nil, errors.New("the sandbox needs root")
 	}
-	dir, err := os.MkdirTemp("", "daybreak-bench-")
-	if err != nil {
-		return nil, err
-	}
-	w := &world{
-		source: source, bin: bin, dir: dir, data: filepath.Join(dir, "data"), repo: filepath.Join(dir, "repo"), issue: filepath.Join(dir, "issue.md"),
-		files: files, tasks: tasks, runs: runs,
-	}
+	w := &world{source: source, bin: bin, files: files, tasks: tasks, runs: runs}
 	for _, p := range []string{w.daybreak(), w.guest(), w.runc()} {
 		if _, err := os.Stat(p); err != nil {
 			return nil, fmt.Errorf("%w: run make build first", err)
 		}
 	}
-	if err := os.WriteFile(w.issue, []byte(issueText(0)), 0o644); err != nil {
+	if w.dir, err = os.MkdirTemp("", "daybreak-bench-"); err != nil {
 		return nil, err
 	}
-	return w, w.makeRepo(ctx)
+	w.data, w.repo, w.issue = filepath.Join(w.dir, "data"), filepath.Join(w.dir, "repo"), filepath.Join(w.dir, "issue.md")
+	err = os.WriteFile(w.issue, []byte(issueText(0)), 0o644)
+	if err == nil {
+		err = w.makeRepo(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(w.dir))
+	}
+	return w, nil
 }
 
 func (w *world) daybreak() string { return filepath.Join(w.bin, "daybreak") }
