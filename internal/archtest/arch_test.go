@@ -40,6 +40,7 @@ var may = map[string][]string{
 	"tool":     {"model", "sandbox", "policy", "guest", "task"},
 	"git":      {"task"},
 	"snapshot": {"sandbox", "git", "task"},
+	"mirror":   {"task", "event", "policy"},
 	"forge":    {"task"},
 	"store":    {"task", "event"},
 	"agent":    {"task", "event", "policy", "model", "tool"},
@@ -64,6 +65,7 @@ var may = map[string][]string{
 	"sandbox/*":        {"task", "sandbox", "sandbox/*", "guest"},
 	"store/*":          {"task", "event", "store", "store/*"},
 	"forge/*":          {"task", "forge", "forge/*", "git"},
+	"mirror/*":         {},
 
 	"cli":            {"*"},
 	"cli/*":          {"*"},

@@ -1,0 +1,114 @@
+package mirror
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"golang.org/x/mod/semver"
+)
+
+// baseMark stands for the mirror's address in a stored packument. Upstream text cannot gain
+// anything by containing it: it becomes the mirror's own address.
+const baseMark = "http://mirror.invalid"
+
+// npmAccept asks for the short form of a packument: what installing needs, and nothing else.
+const npmAccept = "application/vnd.npm.install-v1+json, application/json;q=0.8"
+
+func (m *Mirror) serveNPM(ctx context.Context, s *Session, r route) (answer, error) {
+	up := m.cfg.NPM
+	doc, _, err := m.docs.get(ctx, "npm "+r.name, metadataTTL, func(ctx context.Context) (*document, error) {
+		// the scope's slash is escaped on the registry's side of the protocol
+		raw, final, _, err := m.raw(ctx, s, up, strings.TrimRight(up.URL, "/")+"/"+strings.ReplaceAll(escape(r.name), "/", "%2f"), npmAccept)
+		if err != nil {
+			return nil, err
+		}
+		doc, err := parsePackument(raw, r.name, final)
+		if err != nil {
+			return nil, bad(ReasonUpstream, "the packument cannot be read: %v", err)
+		}
+		return doc, nil
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	if r.kind == npmDoc {
+		body := bytes.ReplaceAll(doc.body, []byte(baseMark), []byte(s.cfg.Base))
+		return answer{body: body, ctype: "application/vnd.npm.install-v1+json"}, nil
+	}
+	f, ok := doc.files[r.version]
+	if !ok {
+		return answer{}, errNotFound
+	}
+	b, err := m.file(ctx, s, up, "npm "+r.name+"@"+r.version, f)
+	return answer{file: b, ctype: "application/octet-stream"}, err
+}
+
+// parsePackument reads a packument and writes it again with the mirror's addresses. Versions
+// without a digest or an address are left out: they could not be served.
+func parsePackument(raw []byte, name, from string) (*document, error) {
+	var p struct {
+		Name     string                                `json:"name"`
+		Tags     map[string]string                     `json:"dist-tags,omitempty"`
+		Modified string                                `json:"modified,omitempty"`
+		Versions map[string]map[string]json.RawMessage `json:"versions"`
+	}
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return nil, err
+	}
+	if p.Name != name {
+		return nil, errors.New("it is about another package")
+	}
+	doc := &document{files: make(map[string]remote, len(p.Versions))}
+	short := name[strings.IndexByte(name, '/')+1:]
+	for version, v := range p.Versions {
+		var dist map[string]json.RawMessage
+		if json.Unmarshal(v["dist"], &dist) != nil || !semver.IsValid("v"+version) || len(version) > 128 {
+			delete(p.Versions, version)
+			continue
+		}
+		f := remote{digest: parseIntegrity(text(dist["integrity"]))}
+		if f.digest.zero() {
+			f.digest, _ = hexDigest("sha1", text(dist["shasum"]))
+		}
+		var err error
+		if f.url, err = resolveRef(from, text(dist["tarball"])); err != nil || f.digest.zero() || text(dist["tarball"]) == "" {
+			delete(p.Versions, version)
+			continue
+		}
+		doc.files[version] = f
+		dist["tarball"] = quote(baseMark + "/npm/" + name + "/-/" + escape(short+"-"+version) + ".tgz")
+		b, err := json.Marshal(dist)
+		if err != nil {
+			return nil, err
+		}
+		v["dist"] = b
+	}
+	for tag, version := range p.Tags {
+		if p.Versions[version] == nil {
+			delete(p.Tags, tag)
+		}
+	}
+	var err error
+	doc.body, err = json.Marshal(p)
+	return doc, err
+}
+
+// text reads a JSON string, or nothing.
+func text(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+func quote(s string) json.RawMessage {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return json.RawMessage(`""`)
+	}
+	return b
+}
