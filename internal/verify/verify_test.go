@@ -183,6 +183,7 @@ func TestVerifyPython(t *testing.T) {
 		{name: "conftest fakes success", change: []string{"test", "conftest"}, declared: one, want: task.Tamper, reason: "conftest.py"},
 		{name: "conftest beside a true fix", change: []string{"test", "fix", "conftest"}, declared: one, want: task.Verified, findings: "same outcome with the base's copies"},
 		{name: "a module in the runner's place fakes success", change: []string{"test", "shadow"}, declared: one, want: task.Tamper, reason: "pytest.py"},
+		{name: "source blinds the runner", change: []string{"test", "blinds"}, declared: one, want: task.Tamper, reason: "shop.py"},
 		{name: "fixture in conftest", change: []string{"needsfixture", "fix"}, declared: one, want: task.NeedsHuman, reason: "conftest.py"},
 		{name: "fixture missing", change: []string{"nofixture", "fix"}, declared: one, want: task.InvalidRed, reason: "fixture", red: task.InvalidRed},
 		{name: "import only", change: []string{"importerror", "fix"}, declared: one, want: task.WeakRed, red: task.WeakRed},

@@ -108,6 +108,9 @@ var (
 		{regexp.MustCompile(`PYTEST_CURRENT_TEST|JEST_WORKER_ID|VITEST_WORKER_ID|VITEST_POOL_ID|NODE_TEST_CONTEXT|MOCHA_COLORS|PYTEST_VERSION`), "block", "source reads a variable of the test runner"},
 		{regexp.MustCompile(`["'](pytest|unittest|_pytest)["'] in sys \. modules|sys \. modules \. get \( ["'](pytest|unittest)|sys \. modules \[ ["'](pytest|unittest)`), "block", "source looks for the test framework"},
 		{regexp.MustCompile(`["'](pytest|unittest)["'] in sys \. argv`), "block", "source looks for the test framework"},
+		{regexp.MustCompile(`^(import|from) (_pytest|pluggy)\b|^import (pytest|unittest)( ,| as |$)|^from (pytest|unittest( \. (case|suite|result|runner|loader|main))?) import |^import unittest \. (case|suite|result|runner|loader|main)\b`), "block", "source reaches into the test framework"},
+		{regexp.MustCompile(`\b(require \( |from |import )["'](node:test|@jest/globals|vitest|mocha|expect)["']`), "block", "source reaches into the test framework"},
+		{regexp.MustCompile(`\bassert( \. strict)? \. \w+ = |\b(globalThis|global) \. (expect|test|it|describe|assert) = `), "block", "source changes what assertions do"},
 		{regexp.MustCompile(`\bNODE_ENV\b.*(={2,3}|!==?) ["']test["']|["']test["'] (={2,3}|!==?) .*\bNODE_ENV\b`), "warn", "source behaves differently under tests"},
 		{regexp.MustCompile(`typeof (jest|describe|it|vi|mocha) \b`), "block", "source looks for the test framework"},
 	}
