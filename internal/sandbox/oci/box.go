@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -99,12 +98,7 @@ func (r *Runtime) start(ctx context.Context, id, bundle string) (*duplex, *tail,
 	}
 	stderr := collect(errRead, maxStderr)
 	stream := &duplex{r: fromGuest, w: toGuest}
-	cmd := exec.CommandContext(ctx, r.cfg.Runtime, "--root", r.stateDir(), "run", "--detach", "--bundle", bundle, id)
-	cmd.WaitDelay = time.Second
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-	cmd.Dir = "/"
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, errWrite
-	err = cmd.Run()
+	_, err = r.do(ctx, order{Do: doRun, ID: id, Bundle: bundle}, in, out, errWrite)
 	errWrite.Close()
 	if err != nil {
 		stream.Close()
@@ -143,7 +137,10 @@ func (s *box) wallReached() {
 }
 
 // kill ends every process of the sandbox and of its exporter.
-func (s *box) kill(ctx context.Context) error { return s.r.killAll(ctx, s.rec) }
+func (s *box) kill(ctx context.Context) error {
+	_, err := s.r.do(ctx, order{Do: doKill, Rec: s.rec})
+	return err
+}
 
 func (r *Runtime) killAll(ctx context.Context, rec record) error {
 	ctx, cancel := context.WithTimeout(ctx, killTime)
@@ -174,7 +171,7 @@ func (s *box) Destroy(ctx context.Context) error {
 	if killed != nil {
 		return killed
 	}
-	if err := s.r.teardown(ctx, s.rec); err != nil {
+	if _, err := s.r.do(ctx, order{Do: doTeardown, Rec: s.rec}); err != nil {
 		return fmt.Errorf("destroy sandbox %s: %w", s.rec.ID, err)
 	}
 	s.destroyed = true
@@ -219,7 +216,10 @@ func (r *Runtime) teardown(ctx context.Context, rec record) error {
 			return err
 		}
 	}
-	if err := releaseIDs(r.idsDir(), r.cfg.IDBase, rec.IDBase, rec.ID); err != nil {
+	if err := r.stand.openKept(ctx, rec.Keep); err != nil {
+		return err
+	}
+	if err := releaseIDs(r.idsDir(), r.stand.IDs, rec.IDBase, rec.ID); err != nil {
 		return err
 	}
 	return os.RemoveAll(r.recordDir(rec.ID))

@@ -67,7 +67,7 @@ func (f runtimeFeatures) missing() []string {
 
 // Capabilities implements [sandbox.Runtime].
 func (r *Runtime) Capabilities(ctx context.Context) sandbox.Capabilities {
-	c := sandbox.Capabilities{Runtime: filepath.Base(r.cfg.Runtime), Isolation: "namespaces", Cgroup: r.groups.mode}
+	c := sandbox.Capabilities{Runtime: filepath.Base(r.cfg.Runtime), Isolation: "namespaces", Cgroup: r.groups.mode, Rootless: r.holder != nil}
 	miss := func(format string, args ...any) { c.Missing = append(c.Missing, fmt.Sprintf(format, args...)) }
 	if f, err := r.features(ctx); err != nil {
 		miss("no usable OCI runtime (%v): run make setup, or set the path of runc 1.2 or newer", err)
@@ -78,30 +78,22 @@ func (r *Runtime) Capabilities(ctx context.Context) sandbox.Capabilities {
 	if _, err := os.Stat(r.cfg.Guest); err != nil {
 		miss("no guest binary (%v): build cmd/daybreak-guest with CGO_ENABLED=0", err)
 	}
-	if os.Geteuid() != 0 {
-		miss("not root: this adapter has no rootless mode, start the worker as root")
-	} else if !hasCap(unix.CAP_SYS_ADMIN) {
-		miss("no CAP_SYS_ADMIN: start the worker with it, it mounts the sandboxes' file systems")
+	if c.Rootless {
+		for _, bad := range r.unfit() {
+			miss("%s: %v; %s", bad.Layer, bad.Err, bad.Fix)
+		}
+		c.Notes = append(c.Notes, r.rootlessNotes()...)
+	} else {
+		r.inspectRoot(miss)
 	}
 	if m := r.groups.missing(); len(m) > 0 {
 		miss("cgroup %s lacks %s: mount the controllers, or boot with systemd.unified_cgroup_hierarchy=1", r.groups.mode, strings.Join(m, ", "))
 	}
-	if b, err := os.ReadFile("/proc/sys/user/max_user_namespaces"); err != nil {
-		miss("no user namespaces: use a kernel with CONFIG_USER_NS")
-	} else if n, _ := strconv.Atoi(strings.TrimSpace(string(b))); n == 0 {
-		miss("user namespaces are off: sysctl user.max_user_namespaces=10000")
-	}
 	if b, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(b), "\toverlay\n") {
 		miss("no overlayfs: modprobe overlay")
 	}
-	if major, minor, release := kernel(); major < 5 || major == 5 && minor < 19 {
-		miss("kernel %s: idmapped overlay layers need 5.19 or newer", release)
-	} else {
-		c.Notes = append(c.Notes, "kernel "+release)
-	}
-	if err := r.probeIdmap(); err != nil && os.Geteuid() == 0 {
-		miss("no idmapped mounts below %s (%v): %s", r.cfg.Dir, err, overlayFix)
-	}
+	_, _, release := kernel()
+	c.Notes = append(c.Notes, "kernel "+release)
 	if !r.groups.swapAccounting() {
 		c.Notes = append(c.Notes, "no swap accounting: the memory limit does not count swap; boot with swapaccount=1")
 	}
@@ -112,6 +104,24 @@ func (r *Runtime) Capabilities(ctx context.Context) sandbox.Capabilities {
 		c.Notes = append(c.Notes, "SMT is on: sandboxes share cores with others")
 	}
 	return c
+}
+
+// inspectRoot looks for what root's sandboxes need beside what all need.
+func (r *Runtime) inspectRoot(miss func(format string, args ...any)) {
+	if !hasCap(unix.CAP_SYS_ADMIN) {
+		miss("no CAP_SYS_ADMIN: start the worker with it, it mounts the sandboxes' file systems")
+	}
+	if b, err := os.ReadFile("/proc/sys/user/max_user_namespaces"); err != nil {
+		miss("no user namespaces: use a kernel with CONFIG_USER_NS")
+	} else if n, _ := strconv.Atoi(strings.TrimSpace(string(b))); n == 0 {
+		miss("user namespaces are off: sysctl user.max_user_namespaces=10000")
+	}
+	if major, minor, release := kernel(); major < 5 || major == 5 && minor < 19 {
+		miss("kernel %s: idmapped overlay layers need 5.19 or newer", release)
+	}
+	if err := r.probeIdmap(); err != nil {
+		miss("no idmapped mounts below %s (%v): %s", r.cfg.Dir, err, overlayFix)
+	}
 }
 
 // probeIdmap tries an idmapped clone of the state directory without placing it anywhere.

@@ -20,7 +20,14 @@ type cgroups struct {
 	mode    string            // "v1", "hybrid", "v2", "none"
 	v1      map[string]string // controller → mount point
 	all     []string          // mount points of every hierarchy
+	joined  []string          // mount points of the v1 hierarchies that the OCI runtime puts containers in
 	unified string            // mount point of v2; in hybrid mode without the controllers we need
+}
+
+// joinedV1 are the controllers in which runc makes a cgroup for every container, whether it
+// has limits there or not.
+var joinedV1 = []string{
+	"cpuset", "devices", "memory", "cpu", "cpuacct", "pids", "blkio", "hugetlb", "net_cls", "net_prio", "perf_event", "freezer", "rdma",
 }
 
 // readCgroups parses a mountinfo file.
@@ -43,6 +50,9 @@ func readCgroups(mountinfo []byte) cgroups {
 			}
 		case "cgroup":
 			for opt := range strings.SplitSeq(r[2], ",") {
+				if slices.Contains(joinedV1, opt) && !slices.Contains(c.joined, point) {
+					c.joined = append(c.joined, point)
+				}
 				if slices.Contains([]string{"memory", "pids", "cpu", "freezer", "devices"}, opt) && c.v1[opt] == "" {
 					c.v1[opt] = point
 				}
@@ -63,7 +73,7 @@ func readCgroups(mountinfo []byte) cgroups {
 // missing names the controllers that limits need and the host lacks.
 func (c cgroups) missing() []string {
 	var out []string
-	need := []string{"memory", "pids", "cpu"}
+	need := slices.Clone(limiting)
 	switch c.mode {
 	case "v2":
 		have, _ := os.ReadFile(filepath.Join(c.unified, "cgroup.controllers"))

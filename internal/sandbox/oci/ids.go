@@ -14,15 +14,18 @@ import (
 )
 
 const (
-	idRange     = 65536 // ids of one sandbox
+	idRange     = 65536 // ids of one sandbox of root
 	idRanges    = 4096  // ranges on a host
 	defaultBase = 200000
 )
 
-// reserveIDs gives the sandbox id a range of 64k host ids that no other live sandbox on this
+// idPool is where sandboxes get their ids from: Count ranges of Size ids, beginning with First.
+type idPool struct{ First, Size, Count uint32 }
+
+// reserveIDs gives the sandbox id a range of the pool that no other live sandbox on this
 // host has, whichever process started it. The reservation is a file below dir that names
 // its holder; it is free again when the holder's directory is gone.
-func reserveIDs(dir string, base uint32, id, holder string, start uint32) (uint32, error) {
+func reserveIDs(dir string, pool idPool, id, holder string, start uint32) (uint32, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return 0, err
 	}
@@ -31,8 +34,8 @@ func reserveIDs(dir string, base uint32, id, holder string, start uint32) (uint3
 		return 0, err
 	}
 	defer unlock()
-	for i := range uint32(idRanges) {
-		n := (start + i) % idRanges
+	for i := range pool.Count {
+		n := (start%pool.Count + i) % pool.Count
 		name := filepath.Join(dir, strconv.FormatUint(uint64(n), 10))
 		old, err := os.ReadFile(name)
 		switch {
@@ -50,14 +53,14 @@ func reserveIDs(dir string, base uint32, id, holder string, start uint32) (uint3
 		if err := os.WriteFile(name, []byte(id+"\n"+holder), 0o600); err != nil {
 			return 0, err
 		}
-		return base + n*idRange, nil
+		return pool.First + n*pool.Size, nil
 	}
-	return 0, fmt.Errorf("all %d id ranges are taken", idRanges)
+	return 0, fmt.Errorf("all %d id ranges are taken", pool.Count)
 }
 
 // releaseIDs gives a range back if id still holds it.
-func releaseIDs(dir string, base, first uint32, id string) error {
-	if first < base {
+func releaseIDs(dir string, pool idPool, first uint32, id string) error {
+	if first < pool.First {
 		return nil
 	}
 	unlock, err := lockFile(filepath.Join(dir, "lock"))
@@ -68,7 +71,7 @@ func releaseIDs(dir string, base, first uint32, id string) error {
 		return err
 	}
 	defer unlock()
-	name := filepath.Join(dir, strconv.FormatUint(uint64((first-base)/idRange), 10))
+	name := filepath.Join(dir, strconv.FormatUint(uint64((first-pool.First)/pool.Size), 10))
 	b, err := os.ReadFile(name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -2,6 +2,7 @@ package oci
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"sync"
@@ -20,8 +21,8 @@ func (s *box) watchKeep(keep string) {
 	done.Go(func() {
 		for {
 			began := time.Now()
-			size, err := sizeOf(ctx, keep, s.limits.HomeBytes)
-			if err == nil && size > s.limits.HomeBytes {
+			got, err := s.r.do(ctx, order{Do: doMeasure, Keep: keep, Limits: s.limits})
+			if err == nil && got.Size > s.limits.HomeBytes {
 				s.r.cfg.Logger.Warn("sandbox passed the cap on its home and is killed", "id", s.rec.ID, "cap", s.limits.HomeBytes)
 				if err := s.kill(context.WithoutCancel(ctx)); err != nil {
 					s.r.cfg.Logger.Error("kill sandbox", "id", s.rec.ID, "error", err)
@@ -67,4 +68,33 @@ func sizeOf(ctx context.Context, dir string, enough int64) (int64, error) {
 		return nil
 	})
 	return total, err
+}
+
+// openKept makes the directories of a filled Home.Keep passable for its owner, whatever the
+// sandbox did to them: root passes anyway, a user must be able to read and remove them.
+func (st standing) openKept(ctx context.Context, keep string) error {
+	if !st.Rootless || keep == "" {
+		return nil
+	}
+	root, err := os.OpenRoot(keep)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || ctx.Err() != nil {
+			return errors.Join(err, ctx.Err())
+		}
+		if !d.IsDir() {
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil || info.Mode().Perm()&0o700 == 0o700 {
+			return err
+		}
+		return root.Chmod(name, info.Mode().Perm()|0o700)
+	})
 }

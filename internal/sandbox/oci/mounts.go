@@ -53,10 +53,9 @@ func mountTmpfs(dst string, size, inodes int64, mode string) error {
 	return unix.Mount("tmpfs", dst, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, opts)
 }
 
-// mountOverlay joins lower (lowest first) and upper at dst. The features that let an upper
-// layer refer to anything but its own path are off. The layers are named by descriptor: any
+// mountOverlay joins lower (lowest first) and upper at dst. The layers are named by descriptor: any
 // path will do, and the sandbox, which can read its mount options, sees no host path.
-func mountOverlay(dst string, lower []string, upper, work string) error {
+func (st standing) mountOverlay(dst string, lower []string, upper, work string) error {
 	var open []int
 	defer func() {
 		for _, fd := range open {
@@ -81,8 +80,7 @@ func mountOverlay(dst string, lower []string, upper, work string) error {
 	}
 	top := slices.Clone(names[2:])
 	slices.Reverse(top)
-	opts := "lowerdir=" + strings.Join(top, ":") + ",upperdir=" + names[0] + ",workdir=" + names[1] +
-		",redirect_dir=off,metacopy=off,index=off,xino=off"
+	opts := "lowerdir=" + strings.Join(top, ":") + ",upperdir=" + names[0] + ",workdir=" + names[1] + st.overlayOptions()
 	if len(opts) >= os.Getpagesize() {
 		return errors.New("too many layers for one overlay mount")
 	}

@@ -41,8 +41,9 @@ type Config struct {
 	Guest   string           // path of the static guest binary
 	RootFS  string           // directory that becomes /usr, default /usr
 	Etc     string           // directory that the toolchains' part of /etc is taken from, default /etc
-	RunDir  string           // directory for mounts, default /run/daybreak; cleared at boot, reachable by every user
-	IDBase  uint32           // first host id given to sandboxes, default 200000; 4,096 ranges of 65,536 follow
+	RunDir  string           // directory for mounts, default /run/daybreak, or a directory of the ordinary user
+	IDBase  uint32           // first host id given to root's sandboxes, default 200000; 4,096 ranges of 65,536 follow
+	Holder  []string         // command that calls [Hold]; needed by an ordinary user
 	Owner   string           // names this process in handles
 	Now     func() time.Time // default time.Now
 	Logger  *slog.Logger     // default: none
@@ -56,8 +57,14 @@ type Runtime struct {
 	groups cgroups
 	alter  func(*specs.Spec) // tests only: takes a layer away to show that it is needed
 
-	mu       sync.Mutex
-	version  string   // of the OCI runtime, once asked
+	stand  standing // of an ordinary user: known once the host was found fit
+	holder *holder  // does what needs privileges; nil when this process has them
+	user   userFiles
+
+	mu      sync.Mutex
+	version string // of the OCI runtime, once asked
+
+	sharing  sync.Mutex
 	etc      string   // template, once built
 	guest    string   // our copy of the guest binary
 	prepared bool     // base is mounted and filled
@@ -79,8 +86,9 @@ func New(cfg Config) (*Runtime, error) {
 	if cfg.Etc == "" {
 		cfg.Etc = "/etc"
 	}
+	cfg.Dir = filepath.Clean(cfg.Dir)
 	if cfg.RunDir == "" {
-		cfg.RunDir = "/run/daybreak"
+		cfg.RunDir = defaultRunDir(cfg.Dir, os.Geteuid())
 	}
 	if cfg.IDBase == 0 {
 		cfg.IDBase = defaultBase
@@ -94,7 +102,6 @@ func New(cfg Config) (*Runtime, error) {
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Reader
 	}
-	cfg.Dir = filepath.Clean(cfg.Dir)
 	if err := os.MkdirAll(filepath.Join(cfg.Dir, "sandboxes"), 0o700); err != nil {
 		return nil, err
 	}
@@ -103,11 +110,18 @@ func New(cfg Config) (*Runtime, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256([]byte(cfg.Dir))
-	return &Runtime{
+	r := &Runtime{
 		cfg:    cfg,
 		base:   filepath.Join(cfg.RunDir, hex.EncodeToString(sum[:4])),
 		groups: readCgroups(info),
-	}, nil
+		stand:  rootStanding(cfg.IDBase),
+		user:   hostFiles(os.Geteuid()),
+	}
+	if r.user.uid != 0 {
+		r.stand = userStanding(0, "")
+		r.holder = &holder{command: cfg.Holder, base: r.base}
+	}
+	return r, nil
 }
 
 func (r *Runtime) idsDir() string   { return filepath.Join(r.cfg.RunDir, "ids") }
@@ -129,6 +143,7 @@ func (r *Runtime) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
+	stand := r.standing()
 	id, start, err := r.newID()
 	if err != nil {
 		return nil, err
@@ -139,9 +154,10 @@ func (r *Runtime) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 			Owner: r.cfg.Owner, Started: began.UTC(),
 		},
 		Mounts: filepath.Join(r.base, id),
-		Cgroup: "/daybreak/" + id,
+		Cgroup: stand.Cgroup + "/" + id,
 	}
 	if spec.Home.Keep != "" {
+		rec.Keep = filepath.Clean(spec.Home.Keep)
 		rec.KeepWork = filepath.Join(filepath.Dir(filepath.Clean(spec.Home.Keep)), ".daybreak-work-"+id)
 	}
 	if err := r.newRecord(rec); err != nil {
@@ -150,7 +166,7 @@ func (r *Runtime) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 	s := &box{r: r, rec: rec, limits: withDefaults(spec.Limits)}
 	if err := r.launch(ctx, s, spec, start); err != nil {
 		s.closeStreams()
-		if cleanup := r.teardown(context.WithoutCancel(ctx), s.rec); cleanup != nil {
+		if _, cleanup := r.do(context.WithoutCancel(ctx), order{Do: doTeardown, Rec: s.rec}); cleanup != nil {
 			r.cfg.Logger.Error("sandbox left behind", "id", id, "error", cleanup)
 		}
 		return nil, err
@@ -162,22 +178,20 @@ func (r *Runtime) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 // launch takes a recorded sandbox from nothing to an answering guest.
 func (r *Runtime) launch(ctx context.Context, s *box, spec sandbox.Spec, start uint32) error {
 	var err error
-	s.rec.IDBase, err = reserveIDs(r.idsDir(), r.cfg.IDBase, s.rec.ID, r.recordDir(s.rec.ID), start)
+	stand := r.standing()
+	s.rec.IDBase, err = reserveIDs(r.idsDir(), stand.IDs, s.rec.ID, r.recordDir(s.rec.ID), start)
 	if err != nil {
 		return refused("user ids", "", err)
 	}
 	if err := r.writeRecord(s.rec); err != nil {
 		return refused("state directory", "check that "+r.cfg.Dir+" can be written", err)
 	}
-	if err := r.buildRoot(s, spec); err != nil {
-		return err
-	}
 	env, err := environment(spec.Env)
 	if err != nil {
 		return &task.Error{Class: task.Invalid, Msg: err.Error()}
 	}
 	conf := ociSpec(container{
-		root: s.path("root"), cgroup: s.rec.Cgroup, idBase: s.rec.IDBase, uid: sandbox.UID,
+		root: s.path("root"), cgroup: s.rec.Cgroup, stand: stand, idBase: s.rec.IDBase, uid: sandbox.UID,
 		args: []string{guestPath, "serve"}, env: env, cwd: sandbox.WorkDir,
 		caps: []string{}, limits: s.limits, swap: r.groups.swapAccounting(), tmpfs: true, noFiles: noFiles(),
 	})
@@ -188,14 +202,20 @@ func (r *Runtime) launch(ctx context.Context, s *box, spec sandbox.Spec, start u
 	if err != nil {
 		return err
 	}
-	if err := writeBundle(s.path("bundle"), conf); err != nil {
-		return refused("bundle", "", err)
+	if _, err := r.do(ctx, order{Do: doBuild, Rec: s.rec, Limits: s.limits, Spec: spec, Conf: conf}); err != nil {
+		return err
 	}
 	if err := s.run(ctx); err != nil {
 		return err
 	}
+	if stand.Rootless {
+		if err := s.group().holds(conf.Linux.Resources); err != nil {
+			return refused("cgroup", delegateFix(r.groups.mode, r.user.uid), err)
+		}
+	}
 	s.info = sandbox.Info{
 		Runtime: filepath.Base(r.cfg.Runtime) + " " + r.version, Isolation: "namespaces", Profile: profile, Limits: describe(s.limits),
+		Rootless: stand.Rootless,
 	}
 	if spec.Home.Keep != "" {
 		s.watchKeep(filepath.Clean(spec.Home.Keep))
@@ -208,9 +228,6 @@ func (r *Runtime) launch(ctx context.Context, s *box, spec sandbox.Spec, start u
 
 // check refuses a spec that cannot be honoured, before anything is made.
 func (r *Runtime) check(spec sandbox.Spec) error {
-	if os.Geteuid() != 0 {
-		return refused("privileges", "start the worker as root", errors.New("rootless sandboxes are not supported by this adapter"))
-	}
 	if miss := r.groups.missing(); len(miss) > 0 {
 		return refused("cgroup", "mount or delegate the controllers", fmt.Errorf("no %s controller (%s)", strings.Join(miss, ", "), r.groups.mode))
 	}
@@ -238,7 +255,8 @@ func (r *Runtime) check(spec sandbox.Spec) error {
 	return nil
 }
 
-// prepare makes what all sandboxes of this installation share, once per process.
+// prepare looks at the OCI runtime and the host, once per process, and makes what all
+// sandboxes of this installation share.
 func (r *Runtime) prepare(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -252,9 +270,36 @@ func (r *Runtime) prepare(ctx context.Context) error {
 		}
 		r.version = f.version()
 	}
-	if r.prepared {
-		return nil
+	if r.stand.Rootless && r.stand.Cgroup == "" {
+		stand, err := r.fit()
+		if err != nil {
+			return err
+		}
+		r.stand = stand
 	}
+	_, err := r.order(ctx, r.stand, order{Do: doShare})
+	return err
+}
+
+// standing is known after prepare.
+func (r *Runtime) standing() standing {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stand
+}
+
+// share makes what all sandboxes of this installation share, once per process, and returns
+// the /etc and the guest that they get.
+func (r *Runtime) share() (etc, guest string, err error) {
+	r.sharing.Lock()
+	defer r.sharing.Unlock()
+	if !r.prepared {
+		err = r.fill()
+	}
+	return r.etc, r.guest, err
+}
+
+func (r *Runtime) fill() error {
 	fix := "check that " + r.cfg.RunDir + " can be written"
 	if err := makeDir(r.cfg.RunDir); err != nil {
 		return refused("mount directory", fix, err)
@@ -284,6 +329,9 @@ func (r *Runtime) prepare(ctx context.Context) error {
 	if err := ensureOwn(r.base); err != nil {
 		return refused("mount directory", "the worker needs CAP_SYS_ADMIN", err)
 	}
+	if err := r.stand.probeMarks(r.base); err != nil {
+		return refused("overlay", marksFix, err)
+	}
 	if r.etc, err = etcTemplate(r.base, r.cfg.Etc); err != nil {
 		return refused("/etc", "", err)
 	}
@@ -301,8 +349,11 @@ func makeDir(d string) error {
 // Close unmounts what the sandboxes of this installation share, unless one of them is left or
 // another process uses them.
 func (r *Runtime) Close() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if r.holder != nil {
+		return r.holder.dismiss()
+	}
+	r.sharing.Lock()
+	defer r.sharing.Unlock()
 	if !r.prepared {
 		return nil
 	}
@@ -338,7 +389,7 @@ func (r *Runtime) newID() (string, uint32, error) {
 	if _, err := io.ReadFull(r.cfg.Rand, b[:]); err != nil {
 		return "", 0, fmt.Errorf("random bytes for a sandbox id: %w", err)
 	}
-	return hex.EncodeToString(b[:16]), binary.BigEndian.Uint32(b[16:]) % idRanges, nil
+	return hex.EncodeToString(b[:16]), binary.BigEndian.Uint32(b[16:]), nil
 }
 
 // Recover implements [sandbox.Runtime].
@@ -396,9 +447,9 @@ func (r *Runtime) Collect(ctx context.Context, alive func(sandbox.Handle) bool) 
 		}
 		rec, err := r.readRecord(h.ID)
 		if err != nil { // damaged: all but the overlay scratch beside Keep follows from the id
-			rec = record{Handle: h, Mounts: filepath.Join(r.base, h.ID), Cgroup: "/daybreak/" + h.ID}
+			rec = record{Handle: h, Mounts: filepath.Join(r.base, h.ID), Cgroup: r.standing().Cgroup + "/" + h.ID}
 		}
-		if err := r.teardown(ctx, rec); err != nil {
+		if _, err := r.do(ctx, order{Do: doTeardown, Rec: rec}); err != nil {
 			errs = append(errs, fmt.Errorf("destroy sandbox %s: %w", h.ID, err))
 			continue
 		}

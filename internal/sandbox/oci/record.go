@@ -19,6 +19,7 @@ type record struct {
 	Mounts   string `json:"mounts"`    // directory of all mounts
 	Cgroup   string `json:"cgroup"`    // path in every hierarchy
 	IDBase   uint32 `json:"id_base"`   // first host id of the range
+	Keep     string `json:"keep"`      // Home.Keep
 	KeepWork string `json:"keep_work"` // overlay's scratch directory beside Home.Keep
 }
 

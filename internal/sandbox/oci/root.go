@@ -3,10 +3,12 @@ package oci
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
@@ -23,10 +25,22 @@ const (
 	dirX     = "xroot" // root file system of the exporter
 )
 
+// build makes all of a sandbox that is not a process: its mounts and its bundle.
+func (s *box) build(spec sandbox.Spec, conf *specs.Spec) error {
+	if err := s.buildRoot(spec); err != nil {
+		return err
+	}
+	return refused("bundle", "", writeBundle(s.path("bundle"), conf))
+}
+
 // buildRoot mounts everything the sandbox sees. Each mount point is made on fresh memory
 // before any process of the sandbox exists.
-func (r *Runtime) buildRoot(s *box, spec sandbox.Spec) error {
-	agent := int(s.rec.IDBase) + sandbox.UID
+func (s *box) buildRoot(spec sandbox.Spec) error {
+	r := s.r
+	etc, guest, err := r.share()
+	if err != nil {
+		return err
+	}
 	m := s.rec.Mounts
 	if err := os.Mkdir(m, 0o710); err != nil {
 		return refused("mount directory", "", err)
@@ -44,20 +58,20 @@ func (r *Runtime) buildRoot(s *box, spec sandbox.Spec) error {
 	if err := mountTmpfs(root, 4<<20, 4096, "755"); err != nil {
 		return refused("root file system", "", err)
 	}
-	if err := skeleton(root, r.cfg.RootFS); err != nil {
+	if err := errors.Join(skeleton(root, r.cfg.RootFS), s.fenceTree(root)); err != nil {
 		return refused("root file system", "", err)
 	}
-	for _, b := range []struct{ src, dst string }{{r.cfg.RootFS, "usr"}, {r.etc, "etc"}, {r.guest, guestPath}} {
+	for _, b := range []struct{ src, dst string }{{r.cfg.RootFS, "usr"}, {etc, "etc"}, {guest, guestPath}} {
 		if err := attach(b.src, filepath.Join(root, b.dst), attrRead, -1, true); err != nil {
 			return refused("root file system", "", err)
 		}
 	}
 	for _, mount := range spec.Mounts {
-		if err := attachOperator(root, mount); err != nil {
+		if err := s.attachOperator(root, mount); err != nil {
 			return refused("mount "+mount.Target, "check the operator's mounts", err)
 		}
 	}
-	maps := &idmaps{agent: agent}
+	maps := &idmaps{agent: r.stand.agent(s.rec.IDBase)}
 	defer maps.close()
 	if err := s.mountWork(spec.Tree, maps); err != nil {
 		return err
@@ -71,7 +85,8 @@ func (r *Runtime) buildRoot(s *box, spec sandbox.Spec) error {
 	return nil
 }
 
-func attachOperator(root string, m sandbox.Mount) error {
+// attachOperator adds one read-only directory or file of the operator.
+func (s *box) attachOperator(root string, m sandbox.Mount) error {
 	st, err := os.Stat(m.Source)
 	if err != nil {
 		return err
@@ -89,7 +104,23 @@ func attachOperator(root string, m sandbox.Mount) error {
 	if err != nil {
 		return err
 	}
+	for p := dst; err == nil && p != root; p = filepath.Dir(p) {
+		err = s.r.stand.fence(p, s.rec.IDBase)
+	}
+	if err != nil {
+		return err
+	}
 	return attach(src, dst, attrRead, -1, true)
+}
+
+// fenceTree fences all below root, which is not mounted upon yet.
+func (s *box) fenceTree(root string) error {
+	if !s.r.stand.Rootless {
+		return nil
+	}
+	return filepath.WalkDir(root, func(p string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, s.r.stand.fence(p, s.rec.IDBase))
+	})
 }
 
 const overlayFix = "use a kernel from 5.19 on with overlayfs, and keep the state directory on ext4, xfs, btrfs or tmpfs"
@@ -100,11 +131,11 @@ func (s *box) mountWork(tree string, maps *idmaps) error {
 		return refused("work tree", "", err)
 	}
 	if tree != "" {
-		if err := maps.attach(tree, s.path(dirLower)); err != nil {
+		if err := s.r.stand.attachLayer(maps, tree, s.path(dirLower)); err != nil {
 			return refused("idmapped mount", overlayFix, err)
 		}
 	}
-	err := mountOverlay(filepath.Join(s.path(dirRoot), sandbox.WorkDir), []string{s.path(dirLower)}, s.path(dirWork, "u"), s.path(dirWork, "s"))
+	err := s.r.stand.mountOverlay(filepath.Join(s.path(dirRoot), sandbox.WorkDir), []string{s.path(dirLower)}, s.path(dirWork, "u"), s.path(dirWork, "s"))
 	return refused("overlay", overlayFix, err)
 }
 
@@ -119,7 +150,7 @@ func (s *box) mountHome(h sandbox.Home, maps *idmaps) error {
 		if err := os.Mkdir(at, 0o755); err != nil {
 			return refused("home", "", err)
 		}
-		if err := maps.attach(dir, at); err != nil {
+		if err := s.r.stand.attachLayer(maps, dir, at); err != nil {
 			return refused("idmapped mount", overlayFix, err)
 		}
 		lower = append(lower, at)
@@ -131,7 +162,7 @@ func (s *box) mountHome(h sandbox.Home, maps *idmaps) error {
 		}
 		upper, work = filepath.Clean(h.Keep), s.rec.KeepWork
 	}
-	err := mountOverlay(filepath.Join(s.path(dirRoot), sandbox.HomeDir), lower, upper, work)
+	err := s.r.stand.mountOverlay(filepath.Join(s.path(dirRoot), sandbox.HomeDir), lower, upper, work)
 	return refused("overlay", overlayFix, err)
 }
 
@@ -147,7 +178,7 @@ func (s *box) uppers(name string, size int64) error {
 			return err
 		}
 	}
-	agent := int(s.rec.IDBase) + sandbox.UID
+	agent := s.r.stand.agent(s.rec.IDBase)
 	return os.Chown(filepath.Join(dir, "u"), agent, agent)
 }
 
@@ -175,7 +206,7 @@ func (s *box) prepareKeep(keep string) error {
 	if err := os.Mkdir(s.rec.KeepWork, 0o700); err != nil {
 		return err
 	}
-	agent := int(s.rec.IDBase) + sandbox.UID
+	agent := s.r.stand.agent(s.rec.IDBase)
 	return errors.Join(os.Chmod(keep, 0o755), os.Lchown(keep, agent, agent))
 }
 
@@ -194,18 +225,10 @@ func (m *idmaps) close() {
 // attach places a read-only clone of dir at dst, on which the files of dir's owner belong to
 // the sandbox's user.
 func (m *idmaps) attach(dir, dst string) error {
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
-		return fmt.Errorf("%s: %w", dir, err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return fmt.Errorf("%s is not a directory", dir)
-	}
-	src, err := filepath.EvalSymlinks(dir)
+	src, owner, err := layer(dir)
 	if err != nil {
 		return err
 	}
-	owner := [2]int{int(st.Uid), int(st.Gid)}
 	f := m.made[owner]
 	if f == nil {
 		if f, err = idmap(owner[0], owner[1], m.agent, m.agent); err != nil {
@@ -217,4 +240,17 @@ func (m *idmaps) attach(dir, dst string) error {
 		m.made[owner] = f
 	}
 	return attach(src, dst, attrRead, int(f.Fd()), false)
+}
+
+// layer resolves a directory that becomes a layer, and names its owner.
+func layer(dir string) (src string, owner [2]int, err error) {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return "", owner, fmt.Errorf("%s: %w", dir, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return "", owner, fmt.Errorf("%s is not a directory", dir)
+	}
+	src, err = filepath.EvalSymlinks(dir)
+	return src, [2]int{int(st.Uid), int(st.Gid)}, err
 }

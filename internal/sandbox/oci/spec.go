@@ -64,6 +64,7 @@ func describe(l sandbox.Limits) string {
 type container struct {
 	root    string // host path of the root file system
 	cgroup  string
+	stand   standing
 	idBase  uint32
 	uid     uint32
 	args    []string
@@ -81,7 +82,7 @@ type container struct {
 func ociSpec(c container) *specs.Spec {
 	caps := &specs.LinuxCapabilities{Bounding: c.caps, Effective: c.caps, Permitted: c.caps, Inheritable: []string{}, Ambient: []string{}}
 	oom := 500 // the host's own processes are spared
-	ids := []specs.LinuxIDMapping{{ContainerID: 0, HostID: c.idBase, Size: idRange}}
+	ids := c.stand.mappings(c.idBase)
 	return &specs.Spec{
 		Version:  "1.0.2",
 		Hostname: "sandbox",

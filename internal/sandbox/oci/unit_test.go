@@ -134,35 +134,36 @@ func TestEtcTemplate(t *testing.T) {
 
 func TestIDRanges(t *testing.T) {
 	dir, holder := filepath.Join(t.TempDir(), "ids"), t.TempDir()
-	a, err := reserveIDs(dir, 1000, "a", holder, 7)
+	pool := rootStanding(1000).IDs
+	a, err := reserveIDs(dir, pool, "a", holder, 7)
 	if err != nil || a != 1000+7*idRange {
 		t.Fatalf("first: %d, %v", a, err)
 	}
-	b, err := reserveIDs(dir, 1000, "b", holder, 7)
+	b, err := reserveIDs(dir, pool, "b", holder, 7)
 	if err != nil || b != a+idRange {
 		t.Fatalf("second: %d, %v", b, err)
 	}
-	last, err := reserveIDs(dir, 1000, "c", holder, idRanges-1)
+	last, err := reserveIDs(dir, pool, "c", holder, idRanges-1)
 	if err != nil || last != 1000+(idRanges-1)*idRange {
 		t.Fatalf("last: %d, %v", last, err)
 	}
-	around, err := reserveIDs(dir, 1000, "d", holder, idRanges-1)
+	around, err := reserveIDs(dir, pool, "d", holder, idRanges-1)
 	if err != nil || around != 1000 {
 		t.Fatalf("around: %d, %v", around, err)
 	}
-	if err := releaseIDs(dir, 1000, a, "b"); err != nil { // not b's
+	if err := releaseIDs(dir, pool, a, "b"); err != nil { // not b's
 		t.Fatal(err)
 	}
-	if again, err := reserveIDs(dir, 1000, "e", holder, 7); err != nil || again != b+idRange {
+	if again, err := reserveIDs(dir, pool, "e", holder, 7); err != nil || again != b+idRange {
 		t.Errorf("a range was given away: %d, %v", again, err)
 	}
-	if err := releaseIDs(dir, 1000, a, "a"); err != nil {
+	if err := releaseIDs(dir, pool, a, "a"); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := reserveIDs(dir, 1000, "f", filepath.Join(holder, "gone"), 7); err != nil || again != a {
+	if again, err := reserveIDs(dir, pool, "f", filepath.Join(holder, "gone"), 7); err != nil || again != a {
 		t.Errorf("a free range was not used: %d, %v", again, err)
 	}
-	if again, err := reserveIDs(dir, 1000, "g", holder, 7); err != nil || again != a {
+	if again, err := reserveIDs(dir, pool, "g", holder, 7); err != nil || again != a {
 		t.Errorf("a range whose holder is gone was not used: %d, %v", again, err)
 	}
 }
