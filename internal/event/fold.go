@@ -25,6 +25,8 @@ type Summary struct {
 	Created TaskCreated
 	Runs    int        // attempts so far
 	Spent   task.Spent // steps, tokens with the wasted ones, cost and wall time over all runs
+	// Unpriced says that some reply had no known price, so that the cost is more than Spent has.
+	Unpriced bool
 
 	Snapshot     *SnapshotReady
 	Baseline     *BaselineFinished
@@ -193,6 +195,7 @@ func (s *Summary) takeStep(seq int64, p Payload) {
 		s.OpenRequest = p
 	case *ModelResponded:
 		s.OpenRequest, s.LastResponse = nil, seq
+		s.Unpriced = s.Unpriced || !p.Priced
 		s.Spent = s.Spent.Add(task.Spent{Steps: 1, Tokens: p.Tokens.Add(p.Wasted), Cost: p.Cost})
 	case *ModelFailed:
 		s.OpenRequest = nil

@@ -27,6 +27,7 @@ type Input struct {
 	HeldDiff  string         // unified diff of what was held back, "" for none
 	Stat      []FileStat     // of the proposed change
 	Spent     task.Spent     // compared with Created.Limits
+	Unpriced  bool           // the model has no known price: Spent.Cost is too low
 	Sandbox   string         // one line: runtime, isolation
 	LogSeq    int64          // record of the verdict
 	LogRoot   string         // its hash
@@ -247,7 +248,7 @@ func proofLine(v task.Verdict, branch string) string {
 		r = strings.Join(strings.FieldsFunc(r, func(c rune) bool { return c == '\n' || c == '\r' }), " ")
 		red[i], green[i] = "! ( "+r+" )", "( "+r+" )"
 	}
-	return fmt.Sprintf(`d=$(mktemp -d) && git worktree add -q --detach "$d" %s && cd "$d" && git checkout -q %s -- %s && %s && git reset -q --hard && git checkout -q --detach %s && %s`,
+	return fmt.Sprintf(`d=$(mktemp -d) && git worktree add -q --detach "$d" %s && cd "$d" && git restore -q --source=%s --staged --worktree -- %s && %s && git reset -q --hard && git checkout -q --detach %s && %s`,
 		quote(v.Base), quote(branch), strings.Join(tests, " "), strings.Join(red, " && "), quote(branch), strings.Join(green, " && "))
 }
 
@@ -349,7 +350,11 @@ func writeOrigin(b *strings.Builder, in Input) {
 	for _, m := range in.Created.Limits.Meters(in.Spent) {
 		meters = append(meters, m.String())
 	}
-	row("spent", fmt.Sprintf("%s, %s in %s", in.Spent.Cost, count(in.Spent.Steps, "step"), in.Spent.Wall.Round(time.Second)))
+	cost := in.Spent.Cost.String()
+	if in.Unpriced {
+		cost = "cost unknown (no price for this model)"
+	}
+	row("spent", fmt.Sprintf("%s, %s in %s", cost, count(in.Spent.Steps, "step"), in.Spent.Wall.Round(time.Second)))
 	row("budget", strings.Join(meters, " · "))
 	t := in.Spent.Tokens
 	row("tokens", fmt.Sprintf("%d input, %d output, %d cache read, %d cache write", t.Input, t.Output, t.CacheRead, t.CacheWrite))

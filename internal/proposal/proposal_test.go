@@ -153,6 +153,14 @@ func TestClaimsComeFromTheRecord(t *testing.T) {
 	}
 }
 
+func TestAnUnknownPriceIsNoPrice(t *testing.T) {
+	in := input()
+	in.Spent.Cost, in.Unpriced = 0, true
+	if _, body := Compose(in); !strings.Contains(body, "cost unknown") || strings.Contains(body, "$0.0000") {
+		t.Error("a model without a price is shown as free")
+	}
+}
+
 func TestBranchName_FRG01(t *testing.T) {
 	for title, want := range map[string]string{
 		"Apply a coupon once": "apply-a-coupon-once", "": "fix", "../../main": "main", "日本": "fix", "a..b@{1}\n-x:main": "a-b-1-x-main",
@@ -192,10 +200,10 @@ func TestProofLineRuns(t *testing.T) {
 		}
 		return strings.TrimSpace(out)
 	}
-	must(`git init -q -b main && echo wrong > code && git add . && git commit -qm base`)
+	must(`git init -q -b main && echo wrong > code && echo false > old.sh && git add . && git commit -qm base`)
 	base := must(`git rev-parse HEAD`)
-	must(`git checkout -q -b daybreak/x && mkdir "it's" && echo 'grep -q right code' > "it's/a test.sh" && echo right > code && git add . && git commit -qm fix && git checkout -q main`)
-	v := task.Verdict{Base: base, Tests: []string{"it's/a test.sh"}, Reproduction: []task.Reproduction{{Rerun: `sh "it's/a test.sh"`}}}
+	must(`git checkout -q -b daybreak/x && mkdir "it's" && echo 'grep -q right code' > "it's/a test.sh" && echo right > code && git rm -q old.sh && git add . && git commit -qm fix && git checkout -q main`)
+	v := task.Verdict{Base: base, Tests: []string{"it's/a test.sh", "old.sh"}, Reproduction: []task.Reproduction{{Rerun: `sh "it's/a test.sh"`}}}
 	line := proofLine(v, "daybreak/x")
 	if strings.Contains(line, "\n") {
 		t.Errorf("not one line: %q", line)

@@ -94,7 +94,7 @@ func (r *run) proposal(ctx context.Context, sum event.Summary, v task.Verdict) (
 		return proposal.Input{}, err
 	}
 	in := proposal.Input{
-		Created: sum.Created, Submitted: *sum.Submitted, Verdict: v, Spent: sum.Spent,
+		Created: sum.Created, Submitted: *sum.Submitted, Verdict: v, Spent: sum.Spent, Unpriced: sum.Unpriced,
 		LogSeq: sum.VerifiedSeq, LogRoot: sum.VerifiedHash, Task: sum.Task, Sandbox: r.sandboxLine(sum),
 	}
 	for _, s := range stat {

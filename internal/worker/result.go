@@ -39,6 +39,7 @@ type ResultBudget struct {
 	CacheRead  int64   `json:"cache_read"`
 	CacheWrite int64   `json:"cache_write"`
 	USD        float64 `json:"usd"`
+	Unpriced   bool    `json:"unpriced,omitempty"` // the model has no known price: usd is too low
 	Wall       float64 `json:"wall_s"`
 }
 
@@ -71,7 +72,7 @@ func ResultOf(ctx context.Context, st store.Store, id task.ID) (Result, error) {
 		Budget: ResultBudget{
 			Steps: sum.Spent.Steps, Input: sum.Spent.Tokens.Input, Output: sum.Spent.Tokens.Output,
 			CacheRead: sum.Spent.Tokens.CacheRead, CacheWrite: sum.Spent.Tokens.CacheWrite,
-			USD: sum.Spent.Cost.USD(), Wall: sum.Spent.Wall.Seconds(),
+			USD: sum.Spent.Cost.USD(), Unpriced: sum.Unpriced, Wall: sum.Spent.Wall.Seconds(),
 		},
 	}
 	res.Suite.Flaky = []string{}

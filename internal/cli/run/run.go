@@ -110,7 +110,8 @@ func Task(ctx context.Context, env *kit.Env, a *app.App, o Options, issue []byte
 	if model == "" {
 		model = a.Config.Model
 	}
-	if _, err := a.Model(model); err != nil {
+	client, err := a.Model(model)
+	if err != nil {
 		return &kit.ExitError{Code: kit.Usage, Err: err}
 	}
 	view := newView(env, a, o.JSON)
@@ -149,6 +150,9 @@ func Task(ctx context.Context, env *kit.Env, a *app.App, o Options, issue []byte
 		return err
 	}
 	view.Begin(t, created, sum.Created.Limits, sum.Spent)
+	if !client.Info().Priced && sum.Created.Limits.Cost > 0 {
+		view.Note("no price is known for " + model + ", so the budget in dollars cannot hold; set providers.<name>.price")
+	}
 	if !created && !t.State.Done() && (sum.Created.Limits != limits(a, o) || sum.Created.Model != model) {
 		view.Note("this task keeps the model and the budget it was started with; --new starts another one")
 	}
@@ -281,8 +285,12 @@ func printEnd(w io.Writer, a *app.App, r worker.Result) {
 		fmt.Fprintln(w)
 	}
 	b := r.Budget
-	fmt.Fprintf(w, "  spent         %d steps, %d tokens (%d from the cache), $%.4f, %s\n",
-		b.Steps, b.Input+b.Output+b.CacheRead+b.CacheWrite, b.CacheRead, b.USD, time.Duration(b.Wall*float64(time.Second)).Round(time.Second))
+	cost := fmt.Sprintf("$%.4f", b.USD)
+	if b.Unpriced {
+		cost = "cost unknown"
+	}
+	fmt.Fprintf(w, "  spent         %d steps, %d tokens (%d from the cache), %s, %s\n",
+		b.Steps, b.Input+b.Output+b.CacheRead+b.CacheWrite, b.CacheRead, cost, time.Duration(b.Wall*float64(time.Second)).Round(time.Second))
 	fmt.Fprintf(w, "  record        daybreak --dir %s task show %s\n", a.Dir, r.Task)
 }
 
