@@ -22,7 +22,7 @@ import (
 // transaction.
 type Task struct {
 	ID      task.ID
-	Key     string // (repository, issue, base) fingerprint; unique among tasks that are not done
+	Key     string // (repository, issue, ref) fingerprint; unique among tasks that are not done
 	State   task.State
 	Repo    string
 	Title   string

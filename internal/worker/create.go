@@ -30,8 +30,9 @@ type Request struct {
 // maxIssue is how many bytes of an issue the model sees; the whole is kept in the log.
 const maxIssue = 64 << 10
 
-// Create stores a new task, or finds the one for the same repository, base and issue that is
-// unfinished or waits for review. Trouble with the input is recorded as the end of a task of its own, so that nothing
+// Create stores a new task, or finds the one for the same repository, ref and issue that is
+// unfinished or waits for review: it keeps the base it began on, and the repository is not
+// asked. Trouble with the input is recorded as the end of a task of its own, so that nothing
 // that was asked for vanishes; the error says what is wrong all the same.
 func (w *Worker) Create(ctx context.Context, q Request) (store.Task, bool, error) {
 	id, err := newID(w.cfg.Rand, w.cfg.Now())
@@ -39,6 +40,12 @@ func (w *Worker) Create(ctx context.Context, q Request) (store.Task, bool, error
 		return store.Task{}, false, err
 	}
 	source := git.RedactURL(q.Repo)
+	key := taskKey(source, orDefault(q.Ref, "HEAD"), q.Issue)
+	if q.Fresh {
+		key += "-" + string(id)
+	} else if t, ok, err := w.open(ctx, key); ok || err != nil {
+		return t, false, err
+	}
 	title, text, hidden, issueErr := policy.NormaliseIssue(q.Issue, maxIssue)
 	commit, target, repoErr := "", "", error(nil)
 	if issueErr == nil {
@@ -49,12 +56,7 @@ func (w *Worker) Create(ctx context.Context, q Request) (store.Task, bool, error
 		Repo: source, Base: commit, BaseRef: orDefault(q.Ref, "HEAD"), Target: target, IssueTitle: title,
 		IssueHash: hex.EncodeToString(raw[:]), Hidden: policy.HiddenBytes(hidden), Model: q.Model, Limits: q.Limits,
 		RequestedBy: q.RequestedBy, Settings: q.Settings,
-		Key: taskKey(source, commit, q.Ref, q.Issue),
-	}
-	if q.Fresh {
-		payload.Key += "-" + string(id)
-	} else if t, ok, err := w.inReview(ctx, payload.Key); ok || err != nil {
-		return t, false, err
+		Key: key,
 	}
 	if payload.Issue, err = store.Spill(ctx, w.cfg.Store, text); err != nil {
 		return store.Task{}, false, err
@@ -90,16 +92,6 @@ func (w *Worker) Create(ctx context.Context, q Request) (store.Task, bool, error
 		}
 		first = append(first, d)
 	}
-	if bad == nil && !q.Fresh {
-		// A run that died after its pull request was open is finished, not repeated.
-		open, err := w.cfg.Store.Tasks(ctx, store.Filter{Key: payload.Key, States: []task.State{task.InReview}, Limit: 1})
-		if err != nil {
-			return store.Task{}, false, err
-		}
-		if len(open) > 0 {
-			return open[0], false, nil
-		}
-	}
 	t, isNew, err := w.cfg.Store.Create(ctx, store.Task{ID: id, Key: payload.Key, Repo: source, Title: title}, first)
 	if err != nil {
 		return t, isNew, err
@@ -107,10 +99,12 @@ func (w *Worker) Create(ctx context.Context, q Request) (store.Task, bool, error
 	return t, isNew, bad
 }
 
-// inReview finds the task whose pull request for the same work still waits: asking again must
-// not open a second one.
-func (w *Worker) inReview(ctx context.Context, key string) (store.Task, bool, error) {
-	ts, err := w.cfg.Store.Tasks(ctx, store.Filter{Key: key, States: []task.State{task.InReview}, Limit: 1})
+// open finds the task for the same work that a worker or a reviewer is not done with: asking
+// again must neither pay for it twice nor open a second pull request.
+func (w *Worker) open(ctx context.Context, key string) (store.Task, bool, error) {
+	ts, err := w.cfg.Store.Tasks(ctx, store.Filter{Key: key, Limit: 1, States: []task.State{
+		task.Queued, task.Preparing, task.Working, task.Verifying, task.Publishing, task.InReview,
+	}})
 	if err != nil || len(ts) == 0 {
 		return store.Task{}, false, err
 	}
@@ -118,9 +112,9 @@ func (w *Worker) inReview(ctx context.Context, key string) (store.Task, bool, er
 }
 
 // taskKey is one string for one piece of work: asking twice finds the same task.
-func taskKey(repo, commit, ref string, issue []byte) string {
+func taskKey(repo, ref string, issue []byte) string {
 	h := sha256.New()
-	for _, s := range []string{repo, commit, ref, string(issue)} {
+	for _, s := range []string{repo, ref, string(issue)} {
 		fmt.Fprintf(h, "%d:%s", len(s), s)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])

@@ -272,3 +272,40 @@ func TestATaskOutlivesTroubleOfTheMachine(t *testing.T) {
 		}
 	}
 }
+
+// TestAskingAgainFindsTheTask: also when the branch has moved, or the repository is away.
+func TestAskingAgainFindsTheTask(t *testing.T) {
+	r := newRig(t, task.Limits{})
+	ask := func(q Request) (store.Task, bool) {
+		t.Helper()
+		q.Repo = r.repo
+		got, isNew, err := r.Create(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got, isNew
+	}
+	same := Request{Issue: []byte("it is broken")}
+	sh(t, r.repo, "commit", "-q", "--allow-empty", "-m", "second")
+	if got, isNew := ask(same); isNew || got.ID != r.id {
+		t.Errorf("after a commit: %s, new %v", got.ID, isNew)
+	}
+	if got, isNew := ask(Request{Issue: same.Issue, Ref: "HEAD"}); isNew || got.ID != r.id {
+		t.Errorf("with the default named: %s, new %v", got.ID, isNew)
+	}
+	for _, q := range []Request{{Issue: []byte("another")}, {Issue: same.Issue, Ref: "HEAD~1"}, {Issue: same.Issue, Fresh: true}} {
+		if got, isNew := ask(q); !isNew || got.ID == r.id {
+			t.Errorf("%+v found %s", q, got.ID)
+		}
+	}
+	if err := os.Rename(r.repo, r.repo+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if got, isNew := ask(same); isNew || got.ID != r.id {
+		t.Errorf("without the repository: %s, new %v", got.ID, isNew)
+	}
+	r.record(t, event.StateChanged{From: task.Queued, To: task.Failed})
+	if _, _, err := r.Create(t.Context(), Request{Repo: r.repo, Issue: same.Issue}); task.ClassOf(err) != task.Invalid {
+		t.Errorf("an ended task is no reason to go on: %v", err)
+	}
+}
