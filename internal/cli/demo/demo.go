@@ -20,6 +20,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/app"
 	"github.com/daybreak-agent/daybreak/internal/cli/kit"
 	"github.com/daybreak-agent/daybreak/internal/cli/run"
+	"github.com/daybreak-agent/daybreak/internal/cli/taskview"
 	"github.com/daybreak-agent/daybreak/internal/demo"
 	"github.com/daybreak-agent/daybreak/internal/model/scripted"
 	"github.com/daybreak-agent/daybreak/internal/model/scripted/transcript"
@@ -137,11 +138,11 @@ func showPullRequest(ctx context.Context, w io.Writer, a *app.App, repo string) 
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\n── the pull request %s\n\n%s\n── try it\n\n", strings.Repeat("─", 50), strings.TrimSpace(string(body)))
+	fmt.Fprintf(w, "\n── the pull request %s\n\n%s\n── try it\n\n", strings.Repeat("─", 50), strings.TrimSpace(string(body))+"\n")
 	fmt.Fprintf(w, "  git -C %s diff main...%s\n", repo, res.Branch)
 	if len(res.Reproduction) > 0 {
 		proof := filepath.Join(filepath.Dir(repo), "proof-"+string(res.Task))
-		fmt.Fprintf(w, "  git -C %s worktree add %s %s && cd %s && %s\n", repo, proof, res.Branch, proof, res.Reproduction[0].Rerun)
+		fmt.Fprintf(w, "  git -C %s worktree add %s %s && cd %s && %s\n", repo, proof, res.Branch, proof, taskview.Escape(res.Reproduction[0].Rerun))
 	}
 	return nil
 }

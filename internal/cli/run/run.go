@@ -133,6 +133,9 @@ func Task(ctx context.Context, env *kit.Env, a *app.App, o Options, issue []byte
 			return err
 		}
 	}
+	if strings.HasPrefix(repo, "http://") || strings.HasPrefix(repo, "https://") {
+		view.Note("the branch will be pushed to that server without credentials, which most refuse; run on a clone to have the branch there")
+	}
 	view.Stage("prepare", "fetching the base commit")
 	t, created, err := w.Create(ctx, worker.Request{
 		Repo: repo, Ref: o.Base, Issue: issue, Model: model, Limits: limits(a, o), RequestedBy: requester(),

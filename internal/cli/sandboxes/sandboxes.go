@@ -49,7 +49,7 @@ func list(env *kit.Env) *cobra.Command {
 				fmt.Fprintln(w, "ID\tTASK\tPURPOSE\tAGE\tOWNER")
 				for _, h := range hs {
 					state := "alive"
-					if app.Gone(h.Owner) {
+					if !owned(h) {
 						state = "gone: `daybreak sandbox gc` ends it"
 					}
 					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", h.ID, h.Task, h.Purpose, env.Now().Sub(h.Started).Round(time.Second), state)
@@ -69,7 +69,7 @@ func collect(env *kit.Env) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				ended, err := rt.Collect(cmd.Context(), func(h sandbox.Handle) bool { return !app.Gone(h.Owner) })
+				ended, err := rt.Collect(cmd.Context(), owned)
 				for _, h := range ended {
 					fmt.Fprintf(env.Out, "ended %s (%s of task %s)\n", h.ID, h.Purpose, h.Task)
 				}
@@ -81,6 +81,10 @@ func collect(env *kit.Env) *cobra.Command {
 		},
 	}
 }
+
+// owned reports whether a sandbox has an owner that lives. One whose record is damaged names
+// none.
+func owned(h sandbox.Handle) bool { return h.Owner != "" && !app.Gone(h.Owner) }
 
 func execute(env *kit.Env) *cobra.Command {
 	var repo, base string
