@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-
-	"golang.org/x/mod/semver"
 )
 
 // serveCrates speaks cargo's sparse registry protocol
@@ -67,7 +65,7 @@ func parseCrateIndex(raw []byte, name string) (*document, error) {
 		if strings.ToLower(v.Name) != name || !crateName.MatchString(v.Name) {
 			return nil, errors.New("it is about another crate")
 		}
-		if _, twice := doc.files[v.Vers]; !ok || twice || !semver.IsValid("v"+v.Vers) {
+		if _, twice := doc.files[v.Vers]; !ok || twice || !fullVersion(v.Vers) {
 			continue
 		}
 		doc.files[v.Vers] = remote{digest: d, name: v.Name}

@@ -22,7 +22,7 @@ const maxHops = 3
 
 // client is the only way out: it knows every origin and refuses the rest.
 type client struct {
-	http    *http.Client
+	rt      *http.Transport   // not a Client: redirects are ours to judge
 	origins map[string]Origin // "https://host:port" → origin
 	hosts   map[string]bool   // "host:port" → may have an internal address
 	resolve Resolver
@@ -56,21 +56,18 @@ func newClient(cfg Config, strict, plain []Upstream) (*client, error) {
 			}
 		}
 	}
-	c.http = &http.Client{
-		Transport: &http.Transport{
-			Proxy:                  nil, // the environment has no say in where the mirror connects
-			DialContext:            c.dial,
-			TLSClientConfig:        &tls.Config{RootCAs: cfg.Roots, MinVersion: tls.VersionTLS12},
-			ForceAttemptHTTP2:      true,
-			DisableCompression:     true, // bytes are hashed as they are sent
-			MaxIdleConnsPerHost:    16,
-			MaxConnsPerHost:        64,
-			IdleConnTimeout:        90 * time.Second,
-			TLSHandshakeTimeout:    10 * time.Second,
-			ResponseHeaderTimeout:  60 * time.Second,
-			MaxResponseHeaderBytes: 64 << 10,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	c.rt = &http.Transport{
+		Proxy:                  nil, // the environment has no say in where the mirror connects
+		DialContext:            c.dial,
+		TLSClientConfig:        &tls.Config{RootCAs: cfg.Roots, MinVersion: tls.VersionTLS12},
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true, // bytes are hashed as they are sent
+		MaxIdleConnsPerHost:    16,
+		MaxConnsPerHost:        64,
+		IdleConnTimeout:        90 * time.Second,
+		TLSHandshakeTimeout:    10 * time.Second,
+		ResponseHeaderTimeout:  60 * time.Second,
+		MaxResponseHeaderBytes: 64 << 10,
 	}
 	return c, nil
 }
@@ -192,7 +189,7 @@ func (c *client) fetch(ctx context.Context, u *Upstream, address, accept string,
 			return "", "", bad(ReasonUpstream, "cannot ask for %q", clip(address))
 		}
 		req.Header = http.Header{"User-Agent": {"daybreak-mirror"}, "Accept": {accept}, "Accept-Encoding": {"identity"}}
-		res, err := c.http.Do(req)
+		res, err := c.rt.RoundTrip(req)
 		if err != nil {
 			return "", "", classify(err)
 		}
@@ -263,9 +260,9 @@ func classify(err error) error {
 		host    x509.HostnameError
 		inv     x509.CertificateInvalidError
 		record  tls.RecordHeaderError
-		alert   tls.AlertError
+		alert   *net.OpError // the type of a TLS alert is not exported; its operation is
 	)
-	if errors.As(err, &cert) || errors.As(err, &unknown) || errors.As(err, &host) || errors.As(err, &inv) || errors.As(err, &record) || errors.As(err, &alert) {
+	if errors.As(err, &cert) || errors.As(err, &unknown) || errors.As(err, &host) || errors.As(err, &inv) || errors.As(err, &record) || errors.As(err, &alert) && alert.Op == "remote error" {
 		return &refusal{status: http.StatusBadGateway, reason: ReasonTLS, msg: "the upstream did not prove who it is", err: err}
 	}
 	return &refusal{status: http.StatusBadGateway, reason: ReasonUpstream, msg: "the upstream cannot be reached", err: err}

@@ -395,8 +395,7 @@ func (s *sess) ledger() []Entry {
 	return slices.Clone(s.led)
 }
 
-// raw sends bytes as they are and returns what comes back until the other side closes or a
-// whole answer is there.
+// raw sends bytes as they are and returns what comes back until the other side closes.
 func (s *sess) raw(text string) string {
 	s.t.Helper()
 	c, err := net.Dial("unix", s.socket)
@@ -405,8 +404,12 @@ func (s *sess) raw(text string) string {
 	check(s.t, c.SetDeadline(time.Now().Add(20*time.Second)))
 	_, err = io.WriteString(c, text)
 	check(s.t, err)
-	check(s.t, c.(*net.UnixConn).CloseWrite())
 	b, err := io.ReadAll(c)
 	check(s.t, err)
 	return string(b)
+}
+
+func quantile(d []time.Duration, q float64) time.Duration {
+	slices.Sort(d)
+	return d[int(float64(len(d)-1)*q)]
 }

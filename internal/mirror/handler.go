@@ -41,7 +41,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, errNotFound):
 		plain(w, http.StatusNotFound, "not found")
 	case r.Context().Err() != nil && errors.Is(err, r.Context().Err()):
-		return // the client left
+		panic(http.ErrAbortHandler) // the client left; an empty 200 must not be what it might still read
 	default:
 		ref := asRefusal(err)
 		if ref.reason == ReasonUpstream || ref.reason == ReasonDigest || ref.status >= 500 {

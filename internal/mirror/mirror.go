@@ -183,7 +183,7 @@ func New(cfg Config) (*Mirror, error) {
 }
 
 // Close lets go of idle connections. Sessions must have ended.
-func (m *Mirror) Close() { m.net.http.CloseIdleConnections() }
+func (m *Mirror) Close() { m.net.rt.CloseIdleConnections() }
 
 // Handler serves one session: one task, one socket.
 func (m *Mirror) Handler(s *Session) http.Handler { return &handler{m: m, s: s} }

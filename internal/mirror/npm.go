@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-
-	"golang.org/x/mod/semver"
 )
 
 // baseMark stands for the mirror's address in a stored packument. Upstream text cannot gain
@@ -65,7 +63,7 @@ func parsePackument(raw []byte, name, from string) (*document, error) {
 	short := name[strings.IndexByte(name, '/')+1:]
 	for version, v := range p.Versions {
 		var dist map[string]json.RawMessage
-		if json.Unmarshal(v["dist"], &dist) != nil || !semver.IsValid("v"+version) || len(version) > 128 {
+		if json.Unmarshal(v["dist"], &dist) != nil || !fullVersion(version) {
 			delete(p.Versions, version)
 			continue
 		}

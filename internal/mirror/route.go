@@ -193,7 +193,7 @@ func parseNPM(p string) (route, bool) {
 	}
 	short := name[strings.IndexByte(name, '/')+1:]
 	version, ok := strings.CutPrefix(strings.TrimSuffix(file, ".tgz"), short+"-")
-	if !ok || !strings.HasSuffix(file, ".tgz") || !semver.IsValid("v"+version) {
+	if !ok || !strings.HasSuffix(file, ".tgz") || !fullVersion(version) {
 		return route{}, false
 	}
 	return route{kind: npmTarball, name: name, version: version, file: file}, true
@@ -218,6 +218,12 @@ func parsePyPI(p string) (route, bool) {
 		return route{kind: pypiFile, name: name, file: file}, true
 	}
 	return route{}, false
+}
+
+// fullVersion accepts a whole semantic version: "1" and "1.2" are ranges.
+func fullVersion(v string) bool {
+	v = "v" + v
+	return len(v) <= 128 && semver.IsValid(v) && semver.Canonical(v)+semver.Build(v) == v
 }
 
 var crateName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
@@ -246,7 +252,7 @@ func parseCrates(p string) (route, bool) {
 		return route{kind: cratesDoc, name: name}, true
 	}
 	parts := strings.Split(p, "/")
-	if len(parts) != 4 || parts[0] != "dl" || parts[3] != "download" || !crateName.MatchString(parts[1]) || !semver.IsValid("v"+parts[2]) {
+	if len(parts) != 4 || parts[0] != "dl" || parts[3] != "download" || !crateName.MatchString(parts[1]) || !fullVersion(parts[2]) {
 		return route{}, false
 	}
 	// the index file's name is in lower case; the crate's own spelling is in its lines

@@ -1,0 +1,243 @@
+package mirror
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// TestNET17PoisonedDigest: each protocol's file with one byte changed is refused, with the
+// reason on the ledger, and nothing of it stays on disk.
+func TestNET17PoisonedDigest(t *testing.T) {
+	for path, upstream := range files {
+		t.Run(upstream, func(t *testing.T) {
+			r := newRig(t, nil)
+			f := r.up.files[upstream]
+			honest := f.body
+			f.body = bytes.Clone(honest)
+			f.body[len(f.body)/2] ^= 1
+			r.up.files[upstream] = f
+			s := r.session(nil)
+			s.want(path, 502, ReasonDigest)
+			if count(s.ledger(), ReasonDigest) != 1 {
+				t.Errorf("ledger %+v", s.ledger())
+			}
+			check(t, filepath.WalkDir(r.m.store.dir, func(p string, d fs.DirEntry, err error) error {
+				if err != nil || d.IsDir() {
+					return err
+				}
+				b, err := os.ReadFile(p)
+				if bytes.Equal(b, f.body) {
+					t.Errorf("the poisoned bytes are at %s", p)
+				}
+				return err
+			}))
+			f.body = honest
+			r.up.files[upstream] = f
+			if got := s.want(path, 200, ""); !bytes.Equal(got, honest) { // the refusal is no memory
+				t.Error("other bytes")
+			}
+		})
+	}
+}
+
+// TestNET16CrossTask: what one task fetched another reads from the store, equal to the
+// upstream's bytes; a changed promise, a changed file on disk and a registry that turns bad
+// in between do not get through.
+func TestNET16CrossTask(t *testing.T) {
+	const path, upstream = "/npm/@team/lib/-/lib-1.0.0.tgz", "/npm/@team/lib/-/lib-1.0.0.tgz"
+	r := newRig(t, nil)
+	honest := r.up.files[upstream].body
+	r.session(nil).want(path, 200, "")
+	r.up.put(upstream, "", []byte("poison")) // too late for the store
+	if got := r.session(nil).want(path, 200, ""); !bytes.Equal(got, honest) {
+		t.Error("the second task read other bytes")
+	}
+	// the registry now promises another digest: the stored file no longer answers for it
+	doc := bytes.Replace(r.up.files["/npm/@team/lib"].body, []byte("sha512-"), []byte("sha512-AAAA"), 1)
+	r.up.put("/npm/@team/lib", "", doc)
+	r.clock.add(metadataTTL + time.Second)
+	r.session(nil).want(path, 404, "") // an integrity that cannot be read is none: the version is gone
+}
+
+func TestStoreSurvivesARestart(t *testing.T) {
+	r := newRig(t, nil)
+	for p := range files {
+		r.session(nil).want(p, 200, "")
+	}
+	st := r.m.store
+	again, err := openStore(st.dir, st.max, st.now)
+	check(t, err)
+	if len(again.refs) != len(st.refs) || again.total != st.total || len(st.refs) < len(files) {
+		t.Fatalf("%d references and %d bytes after, %d and %d before", len(again.refs), again.total, len(st.refs), st.total)
+	}
+	// bytes changed behind its back are found on the first read, and dropped
+	for key, ref := range again.refs {
+		check(t, os.WriteFile(again.path(ref.SHA256), bytes.Repeat([]byte("x"), int(ref.Size)), 0o600))
+		if b, ok := again.open(key, ref.Want); ok {
+			b.Close()
+			t.Errorf("%s is served from changed bytes", key)
+		}
+	}
+	if again.total != 0 || len(again.objects) != 0 {
+		t.Errorf("%d bytes left", again.total)
+	}
+	left, err := filepath.Glob(filepath.Join(st.dir, "*/*/*"))
+	check(t, err)
+	if len(left) != 0 {
+		t.Errorf("files left: %v", left)
+	}
+}
+
+func putObject(t testing.TB, s *store, key, body string) error {
+	b, _, err := s.get(t.Context(), key, "w", func(_ context.Context, f *os.File) error { _, err := io.WriteString(f, body); return err })
+	if err == nil {
+		check(t, b.Close())
+	}
+	return err
+}
+
+func TestStoreIsBounded(t *testing.T) {
+	c := &clock{t: start}
+	s, err := openStore(t.TempDir(), 1000, c.now)
+	check(t, err)
+	for i := range 50 {
+		c.add(time.Second)
+		check(t, putObject(t, s, fmt.Sprint(i), fmt.Sprintf("%0100d", i)))
+		if b, ok := s.open("0", "w"); ok { // used all the time
+			b.Close()
+		} else {
+			t.Fatalf("the most used object went at %d", i)
+		}
+		if s.total > 1000 {
+			t.Fatalf("%d bytes", s.total)
+		}
+	}
+	if _, ok := s.open("1", "w"); ok {
+		t.Error("the least used object is still there")
+	}
+	objects, err := filepath.Glob(filepath.Join(s.dir, "objects/*/*"))
+	check(t, err)
+	refs, err := os.ReadDir(filepath.Join(s.dir, "refs"))
+	check(t, err)
+	if len(objects) != 10 || len(refs) != 10 {
+		t.Errorf("%d objects and %d references on disk", len(objects), len(refs))
+	}
+}
+
+func TestStoreSharesAndFetchesOnce(t *testing.T) {
+	s, err := openStore(t.TempDir(), 1000, time.Now)
+	check(t, err)
+	var (
+		mu    sync.Mutex
+		calls int
+		wg    sync.WaitGroup
+		gate  = make(chan struct{})
+	)
+	for range 20 {
+		wg.Go(func() {
+			b, _, err := s.get(t.Context(), "k", "w", func(_ context.Context, f *os.File) error {
+				mu.Lock()
+				calls++
+				mu.Unlock()
+				<-gate
+				_, err := f.WriteString("same")
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			b.Close()
+		})
+	}
+	close(gate)
+	wg.Wait()
+	if calls != 1 {
+		t.Errorf("%d fetches", calls)
+	}
+	check(t, putObject(t, s, "other key", "same"))
+	if len(s.objects) != 1 || s.total != 4 {
+		t.Errorf("%d objects, %d bytes", len(s.objects), s.total)
+	}
+	if err := putObject(t, s, "big", string(make([]byte, 2000))); err != nil { // kept until the next one
+		t.Error(err)
+	}
+	if _, _, err := s.get(t.Context(), "bad", "w", func(context.Context, *os.File) error { return errNotFound }); !errors.Is(err, errNotFound) {
+		t.Errorf("%v", err)
+	}
+	tmp, err := os.ReadDir(filepath.Join(s.dir, "tmp"))
+	check(t, err)
+	if len(tmp) != 0 {
+		t.Errorf("%d temporary files left", len(tmp))
+	}
+}
+
+// TestAbandonedFetch: the first to ask leaves; the second still gets the file.
+func TestAbandonedFetch(t *testing.T) {
+	s, err := openStore(t.TempDir(), 1000, time.Now)
+	check(t, err)
+	begun, gate := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan error)
+	go func() {
+		_, _, err := s.get(ctx, "k", "w", func(ctx context.Context, f *os.File) error {
+			close(begun)
+			<-gate
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			_, err := f.WriteString("x")
+			return err
+		})
+		gone <- err
+	}()
+	<-begun
+	cancel()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	close(gate)
+	check(t, putObject(t, s, "k", "x"))
+}
+
+func TestGoVerification(t *testing.T) {
+	const zip = "/go/example.com/team/lib/@v/v1.0.0.zip"
+	t.Run("the base's go.sum wins", func(t *testing.T) {
+		r := newRig(t, nil)
+		s := r.session(func(c *SessionConfig) {
+			c.GoSum = map[string]string{"example.com/team/lib v1.0.0": "h1:AAAA"}
+		})
+		s.want(zip, 502, ReasonDigest)
+	})
+	t.Run("nothing to verify against", func(t *testing.T) {
+		r := newRig(t, func(c *Config) { c.Go.Sum = nil })
+		r.session(nil).want(zip, 502, ReasonUnproven)
+	})
+	t.Run("private", func(t *testing.T) {
+		r := newRig(t, func(c *Config) { c.Go.Sum, c.Go.Unverified = nil, "example.com/team" })
+		s := r.session(nil)
+		if got := s.want(zip, 200, ""); !bytes.Equal(got, goZip1(t)) {
+			t.Error("other bytes")
+		}
+		if len(r.m.store.refs) != 0 {
+			t.Error("an unverified file is in the store")
+		}
+	})
+	t.Run("a database with another key", func(t *testing.T) {
+		_, key, err := note.GenerateKey(nil, fakeDB)
+		check(t, err)
+		r := newRig(t, func(c *Config) { c.Go.Sum.Key = key })
+		r.session(nil).want(zip, 502, ReasonUpstream)
+	})
+}
