@@ -18,12 +18,28 @@ import (
 // confirmRuns is how often each side is run again before a difference counts as a regression.
 const confirmRuns = 2
 
-// green is P4 and P5: the whole suite with the change, which is also the first green run, then
-// the declared tests alone.
+// green is P4 and P5: the declared tests alone, then the whole suite with the change, which is
+// also the last green run. A change that does not make its own tests pass is refused before the
+// suite is run.
 func (p *proof) green(ctx context.Context) error {
 	start := p.v.Now()
+	tree := treeDigest(p.job.Snapshot.Base, p.job.Changes)
+	alone := task.PhaseRecord{Phase: "P4", Name: "green", Tree: tree, Note: "the suite's run in P5 is the last green run; tests " + treeDigest("", p.parts.tests)}
+	if len(p.job.Declared) > 0 {
+		p.job.progress("P4", "the declared tests with the change")
+		if err := p.greenAlone(ctx, &alone); err != nil {
+			return err
+		}
+		alone.Millis, alone.Complete = p.v.Now().Sub(start).Milliseconds(), true
+		p.phase(alone)
+		if p.refusedGreen() {
+			p.phase(task.PhaseRecord{Phase: "P5", Name: "regression", Tree: tree, Note: "not run: the declared tests do not pass"})
+			return nil
+		}
+	}
+	start = p.v.Now()
 	p.job.progress("P5", "suite with the change")
-	suite := task.PhaseRecord{Phase: "P5", Name: "regression", Tree: treeDigest(p.job.Snapshot.Base, p.job.Changes)}
+	suite := task.PhaseRecord{Phase: "P5", Name: "regression", Tree: tree}
 	first, err := p.bench(ctx, "green", p.job.Changes, nil, &suite)
 	if err != nil {
 		return err
@@ -33,35 +49,34 @@ func (p *proof) green(ctx context.Context) error {
 		p.facts.NothingRan = oneLine(lastLine(first.output), 200) + " "
 	}
 	p.settleUndeclared(first)
-	for i := range p.facts.Tests {
-		t := &p.facts.Tests[i]
-		t.Green = []Seen{p.see(first, t.Test, false)}
-		p.headSaw[t.Test] = first.cases[t.Test]
+	p.sawGreen(first)
+	suite.Millis, suite.Complete = p.v.Now().Sub(start).Milliseconds(), !first.timedOut
+	if len(p.job.Declared) == 0 {
+		// Which tests they are is known only now.
+		mid := p.v.Now()
+		if err := p.greenAlone(ctx, &alone); err != nil {
+			return err
+		}
+		alone.Millis, alone.Complete = p.v.Now().Sub(mid).Milliseconds(), true
+		p.phase(alone)
 	}
-	mid := p.v.Now()
-	alone := task.PhaseRecord{Phase: "P4", Name: "green", Tree: suite.Tree, Note: "the suite's run in P5 is the first green run; tests " + treeDigest("", p.parts.tests)}
-	p.job.progress("P4", "the declared tests with the change")
-	if err := p.greenAlone(ctx, &alone); err != nil {
-		return err
-	}
-	alone.Millis, alone.Complete = p.v.Now().Sub(mid).Milliseconds(), true
-	p.phase(alone)
 	if k, _ := Decide(p.facts); !k.Accepted() && k != task.Incomplete {
 		// Not fixed: what else the change does is no question yet, but the suite's numbers are known.
 		p.count(first)
-		suite.Note = "not compared: " + string(k)
+		suite.Note, suite.Complete = "not compared: "+string(k), false
 		p.phase(suite)
 		return nil
 	}
+	mid := p.v.Now()
 	if err := p.compare(ctx, first, &suite); err != nil {
 		return err
 	}
-	suite.Millis, suite.Complete = p.v.Now().Sub(start).Milliseconds()-alone.Millis, !first.timedOut
+	suite.Millis += p.v.Now().Sub(mid).Milliseconds()
 	p.phase(suite)
 	return nil
 }
 
-// greenAlone repeats the green run of the declared tests until the table has enough.
+// greenAlone runs the declared tests with the change until only one green run is missing.
 func (p *proof) greenAlone(ctx context.Context, rec *task.PhaseRecord) error {
 	want := greenRuns
 	for _, t := range p.facts.Tests {
@@ -80,15 +95,30 @@ func (p *proof) greenAlone(ctx context.Context, rec *task.PhaseRecord) error {
 		if err != nil {
 			return err
 		}
-		for i := range p.facts.Tests {
-			t := &p.facts.Tests[i]
-			t.Green = append(t.Green, p.see(r, t.Test, false))
-			if c, ok := r.cases[t.Test]; ok && c.Failed() {
-				p.headSaw[t.Test] = c
-			}
-		}
+		p.sawGreen(r)
 	}
 	return nil
+}
+
+// sawGreen takes up what the declared tests did in a run with the change.
+func (p *proof) sawGreen(r ran) {
+	for i := range p.facts.Tests {
+		t := &p.facts.Tests[i]
+		t.Green = append(t.Green, p.see(r, t.Test, false))
+		c, ok := r.cases[t.Test]
+		if _, seen := p.headSaw[t.Test]; ok && (c.Failed() || !seen) {
+			p.headSaw[t.Test] = c
+		}
+	}
+}
+
+// refusedGreen reports whether the declared tests alone are enough to refuse the change.
+func (p *proof) refusedGreen() bool {
+	k, _ := rowNotRun(p.facts)
+	if k == "" {
+		k, _ = rowGreen(p.facts)
+	}
+	return k != ""
 }
 
 // greenHung reports whether a declared test ran out of time with the change: more runs would
