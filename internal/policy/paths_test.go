@@ -244,3 +244,12 @@ func BenchmarkReviewAgainst50kNames(b *testing.B) {
 		r.Review([]PathChange{{Path: "pkg1/sub/new.go", Mode: file}})
 	}
 }
+
+// TestHostileProtectedPattern ends at once, or the test's own time limit ends it.
+func TestHostileProtectedPattern(t *testing.T) {
+	p := strings.Repeat("a/", 1500) + "c"
+	d := ReviewPaths([]PathChange{{Path: p, Mode: 0o100644}}, []string{strings.Repeat("**/a/", 500) + "b", "/" + strings.Repeat("a/**/", 300) + "c"})
+	if len(d.Held) != 1 {
+		t.Errorf("held %d, refused %q, findings %v", len(d.Held), d.Refused, d.Findings)
+	}
+}

@@ -102,26 +102,27 @@ func matchProtected(pattern string, comps []string) bool {
 	return false
 }
 
+// matchParts matches the beginning of a path. The patterns come from repositories: going back
+// to the newest "**" alone keeps it from taking exponential time.
 func matchParts(parts, comps []string) bool {
-	for len(parts) > 0 {
-		if parts[0] == "**" {
-			if len(parts) == 1 {
-				return true
+	star, from := -1, 0
+	for i, j := 0, 0; i < len(parts); {
+		if parts[i] == "**" {
+			star, from = i, j
+			i++
+			continue
+		}
+		if j < len(comps) {
+			if ok, err := path.Match(parts[i], comps[j]); ok && err == nil {
+				i, j = i+1, j+1
+				continue
 			}
-			for i := range comps {
-				if matchParts(parts[1:], comps[i:]) {
-					return true
-				}
-			}
+		}
+		if star < 0 || from >= len(comps) {
 			return false
 		}
-		if len(comps) == 0 {
-			return false
-		}
-		if ok, err := path.Match(parts[0], comps[0]); !ok || err != nil {
-			return false
-		}
-		parts, comps = parts[1:], comps[1:]
+		from++
+		i, j = star+1, from
 	}
 	return true
 }

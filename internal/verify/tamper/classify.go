@@ -98,32 +98,31 @@ func globMatch(pattern, p string) bool {
 	if strings.HasSuffix(pattern, "/") {
 		pattern += "**"
 	}
-	return globParts(strings.Split(pattern, "/"), strings.Split(p, "/"))
+	return MatchParts(strings.Split(pattern, "/"), strings.Split(p, "/"))
 }
 
-func globParts(pat, parts []string) bool {
-	for len(pat) > 0 {
-		if pat[0] == "**" {
-			for len(pat) > 1 && pat[1] == "**" {
-				pat = pat[1:]
+// MatchParts matches the components of a whole path; "**" stands for any number of them. The
+// patterns come from repositories: going back to the newest "**" alone keeps it from taking
+// exponential time. A malformed pattern matches nothing.
+func MatchParts(pattern, parts []string) bool {
+	star, from := -1, 0
+	for i, j := 0, 0; i < len(pattern) || j < len(parts); {
+		if i < len(pattern) && pattern[i] == "**" {
+			star, from = i, j
+			i++
+			continue
+		}
+		if i < len(pattern) && j < len(parts) {
+			if ok, err := path.Match(pattern[i], parts[j]); ok && err == nil {
+				i, j = i+1, j+1
+				continue
 			}
-			if len(pat) == 1 {
-				return true
-			}
-			for i := range parts {
-				if globParts(pat[1:], parts[i:]) {
-					return true
-				}
-			}
+		}
+		if star < 0 || from >= len(parts) {
 			return false
 		}
-		if len(parts) == 0 {
-			return false
-		}
-		if ok, err := path.Match(pat[0], parts[0]); err != nil || !ok {
-			return false
-		}
-		pat, parts = pat[1:], parts[1:]
+		from++
+		i, j = star+1, from
 	}
-	return len(parts) == 0
+	return true
 }
