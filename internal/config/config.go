@@ -80,6 +80,23 @@ func (b Budget) Limits() task.Limits {
 	}
 }
 
+// Check refuses a budget that would limit nothing: none at all, or one that is negative or no
+// number, which a comparison never reaches.
+func (b Budget) Check() error {
+	if b == (Budget{}) {
+		return errors.New("every budget is 0; a task needs at least one limit")
+	}
+	for _, n := range []int64{int64(b.Steps), b.Tokens, b.Input, b.Output, b.CacheRead, b.CacheWrite, int64(b.Wall)} {
+		if n < 0 {
+			return errors.New("a budget is negative")
+		}
+	}
+	if !(b.USD >= 0 && b.USD <= 1e9) {
+		return fmt.Errorf("a budget of %v dollars is not between 0 and 1,000,000,000", b.USD)
+	}
+	return nil
+}
+
 // Reply bounds one model reply.
 type Reply struct {
 	MaxOutput int `yaml:"max_output"` // tokens
@@ -207,11 +224,8 @@ func (c Config) check(path string) error {
 			return bad("%v", err)
 		}
 	}
-	if l := c.Budget.Limits(); l == (task.Limits{}) {
-		return bad("every budget is 0; a task needs at least one limit")
-	}
-	if c.Budget.USD < 0 || c.Budget.Steps < 0 || c.Budget.Tokens < 0 || c.Budget.Wall < 0 {
-		return bad("a budget is negative")
+	if err := c.Budget.Check(); err != nil {
+		return bad("%v", err)
 	}
 	for _, m := range c.Sandbox.Mounts {
 		if !filepath.IsAbs(m.Source) || !filepath.IsAbs(m.Target) {

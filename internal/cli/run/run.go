@@ -22,6 +22,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/cli/kit"
 	"github.com/daybreak-agent/daybreak/internal/cli/progress"
 	"github.com/daybreak-agent/daybreak/internal/cli/taskview"
+	"github.com/daybreak-agent/daybreak/internal/config"
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -114,6 +115,11 @@ func Task(ctx context.Context, env *kit.Env, a *app.App, o Options, issue []byte
 	if err != nil {
 		return &kit.ExitError{Code: kit.Usage, Err: err}
 	}
+	b, err := budget(a.Config.Budget, o)
+	if err != nil {
+		return &kit.ExitError{Code: kit.Usage, Err: err}
+	}
+	limits := b.Limits()
 	view := newView(env, a, o.JSON)
 	closed := false
 	closeView := func() {
@@ -138,7 +144,7 @@ func Task(ctx context.Context, env *kit.Env, a *app.App, o Options, issue []byte
 	}
 	view.Stage("prepare", "fetching the base commit")
 	t, created, err := w.Create(ctx, worker.Request{
-		Repo: repo, Ref: o.Base, Issue: issue, Model: model, Limits: limits(a, o), RequestedBy: requester(),
+		Repo: repo, Ref: o.Base, Issue: issue, Model: model, Limits: limits, RequestedBy: requester(),
 		Settings: a.Config.Digest(), Fresh: o.Fresh,
 	})
 	if t.ID == "" {
@@ -156,7 +162,7 @@ func Task(ctx context.Context, env *kit.Env, a *app.App, o Options, issue []byte
 	if !client.Info().Priced && sum.Created.Limits.Cost > 0 {
 		view.Note("no price is known for " + model + ", so the budget in dollars cannot hold; set providers.<name>.price")
 	}
-	if !created && !t.State.Done() && (sum.Created.Limits != limits(a, o) || sum.Created.Model != model) {
+	if !created && !t.State.Done() && (sum.Created.Limits != limits || sum.Created.Model != model) {
 		view.Note("this task keeps the model and the budget it was started with; --new starts another one")
 	}
 	if t.State.Done() {
@@ -189,21 +195,21 @@ func newView(env *kit.Env, a *app.App, asJSON bool) *progress.View {
 	})
 }
 
-func limits(a *app.App, o Options) task.Limits {
-	b := a.Config.Budget
-	if o.Steps > 0 {
+// budget is the configured one with what the flags say in its place.
+func budget(b config.Budget, o Options) (config.Budget, error) {
+	if o.Steps != 0 {
 		b.Steps = o.Steps
 	}
-	if o.Tokens > 0 {
+	if o.Tokens != 0 {
 		b.Tokens = o.Tokens
 	}
-	if o.USD > 0 {
+	if o.USD != 0 {
 		b.USD = o.USD
 	}
-	if o.Wall > 0 {
+	if o.Wall != 0 {
 		b.Wall = o.Wall
 	}
-	return b.Limits()
+	return b, b.Check()
 }
 
 func requester() string {

@@ -3,9 +3,12 @@ package run
 import (
 	"errors"
 	"fmt"
+	"math"
 	"testing"
+	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/cli/kit"
+	"github.com/daybreak-agent/daybreak/internal/config"
 	"github.com/daybreak-agent/daybreak/internal/task"
 	"github.com/daybreak-agent/daybreak/internal/worker"
 )
@@ -36,6 +39,18 @@ func TestCodeFor(t *testing.T) {
 	} {
 		if got := codeFor(c.res, c.err); got != c.want {
 			t.Errorf("%s: exit code %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+func TestBudgetFlags(t *testing.T) {
+	base := config.Budget{Steps: 10, USD: 2}
+	if b, err := budget(base, Options{Steps: 3, Wall: time.Minute}); err != nil || b != (config.Budget{Steps: 3, USD: 2, Wall: time.Minute}) {
+		t.Errorf("%+v %v", b, err)
+	}
+	for _, o := range []Options{{Steps: -1}, {Tokens: -1}, {USD: -1}, {Wall: -1}, {USD: math.NaN()}, {USD: math.Inf(1)}, {USD: 1e300}} {
+		if b, err := budget(base, o); err == nil {
+			t.Errorf("%+v is taken as %+v", o, b.Limits())
 		}
 	}
 }
