@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/config"
@@ -68,7 +69,9 @@ func (r *run) readSettings(ctx context.Context) error {
 	switch {
 	case err == nil && mode&0o170000 == 0o100000:
 		r.set.guidance = string(b)
-	case err != nil && task.ClassOf(err) != task.NotFound && task.ClassOf(err) != task.Invalid:
+	case task.ClassOf(err) == task.Invalid: // too large
+		r.snap.Warnings = append(slices.Clip(r.snap.Warnings), "AGENTS.md is too long to be given here; read what concerns you in the file")
+	case err != nil && task.ClassOf(err) != task.NotFound:
 		return err
 	}
 	return nil

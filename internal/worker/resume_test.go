@@ -309,3 +309,26 @@ func TestAskingAgainFindsTheTask(t *testing.T) {
 		t.Errorf("an ended task is no reason to go on: %v", err)
 	}
 }
+
+// TestLongGuidanceIsNamed: what does not fit is said to be left out, not dropped in silence.
+func TestLongGuidanceIsNamed(t *testing.T) {
+	for size, want := range map[int]bool{100: false, 30 << 10: true} {
+		r := newRig(t, task.Limits{})
+		if err := os.WriteFile(filepath.Join(r.repo, "AGENTS.md"), bytes.Repeat([]byte("x"), size), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		sh(t, r.repo, "add", "-A")
+		sh(t, r.repo, "commit", "-qm", "guidance")
+		one := &run{Worker: r.Worker}
+		var err error
+		if one.snap, err = r.cfg.Snapshots.Prepare(t.Context(), snapshot.Source{Repo: r.repo}); err != nil {
+			t.Fatal(err)
+		}
+		if err := one.readSettings(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(strings.Join(one.snap.Warnings, " "), "AGENTS.md"); got != want || (one.set.guidance == "") != want {
+			t.Errorf("%d bytes: named %v, given %d bytes", size, got, len(one.set.guidance))
+		}
+	}
+}
