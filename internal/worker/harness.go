@@ -311,11 +311,13 @@ func clip(s string, n int) string {
 
 func refuse(text string) tool.Result { return tool.Result{Text: text, IsError: true} }
 
+const recordedText = "Recorded. The task ends here."
+
 // Decline implements tool.Harness.
 func (h *harness) Decline(ctx context.Context, q tool.DeclineRequest) (tool.Result, error) {
 	r := h.r
 	if _, err := r.j.Append(ctx, event.Declined{Step: r.step(), Kind: q.Kind, Reason: q.Reason, Tried: q.Tried}); err != nil {
 		return tool.Result{}, err
 	}
-	return tool.Result{Text: "Recorded. The task ends here.", End: tool.Gave, Reason: strings.ReplaceAll(q.Kind, "_", " ") + ": " + q.Reason}, nil
+	return tool.Result{Text: recordedText, End: tool.Gave, Reason: strings.ReplaceAll(q.Kind, "_", " ") + ": " + q.Reason}, nil
 }
