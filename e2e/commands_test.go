@@ -145,6 +145,7 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 		"exits":     cmdExits,
 		"start":     cmdStart,
 		"finish":    cmdFinish,
+		"interrupt": cmdInterrupt,
 		"remember":  cmdRemember,
 		"unchanged": cmdUnchanged,
 		"lines":     cmdLines,
@@ -338,6 +339,12 @@ func environment(ts *testscript.TestScript) []string {
 		env = append(env, k+"="+ts.Getenv(k))
 	}
 	return env
+}
+
+// interrupt: presses Ctrl-C for the command in the background.
+func cmdInterrupt(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 0, "interrupt")
+	ts.Check(of(ts).bg.Process.Signal(os.Interrupt))
 }
 
 // finish CODE: waits for the command in the background; stdout and stderr are its.
