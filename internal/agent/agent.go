@@ -187,6 +187,10 @@ func (a *Agent) ended(ctx context.Context, err error) (Outcome, error) {
 		}
 		return Outcome{}, cause
 	}
+	var e *task.Error
+	if errors.As(err, &e) && e.Class == task.Budget {
+		return Outcome{Exhausted, e.Msg}, nil
+	}
 	return Outcome{}, err
 }
 
@@ -276,7 +280,7 @@ func (a *Agent) checkStuck(ctx context.Context) (Outcome, error) {
 	switch n := a.conv.stuck.count(); {
 	case n >= stuckStop:
 		return Outcome{Stuck, fmt.Sprintf("the same call came back with the same result %d times", n)}, nil
-	case n == stuckNudge:
+	case n >= stuckNudge && !a.conv.stuck.nudgedNow():
 		return Outcome{}, a.notice(ctx, noticeStuck, "", stuckText(n))
 	}
 	return Outcome{}, nil

@@ -123,3 +123,35 @@ func TestWallClockRemaining(t *testing.T) {
 		t.Error("an overdrawn budget must not mean no limit")
 	}
 }
+
+// TestRetriesStopAtTheBudget: each attempt that is cut half-way was paid for, so the next one
+// is checked like a first.
+func TestRetriesStopAtTheBudget(t *testing.T) {
+	r := newRig(t, "fail: [{cut: 3}, {cut: 3}, {cut: 3}, {cut: 3}, {cut: 3}]\ncalls: [{name: submit, input: {}}]\n", model.Price{Input: 1_000_000, Output: 1_000_000, CacheRead: 1_000_000, CacheWrite: 1_000_000})
+	l := newLog(t)
+	limits := task.Limits{Tokens: 4_500}
+	out := r.run(t, r.agent(t, l, func(c *agent.Config) { c.Limits = limits }, done("submit")))
+	if out.Ending != agent.Exhausted {
+		t.Fatalf("ended as %+v", out)
+	}
+	if m, over := limits.Exceeded(l.Spent(), task.Spent{}); over || l.Spent().Tokens.Total() == 0 {
+		t.Errorf("spent %+v, over %v %s", l.Spent(), over, m)
+	}
+	if asked := r.server.Requests()[0]; asked < 1 || asked > 4 {
+		t.Errorf("%d attempts", asked)
+	}
+}
+
+// TestNudgeIsNotSkippedByParallelCalls: a reply with several calls can pass the threshold by
+// more than one.
+func TestNudgeIsNotSkippedByParallelCalls(t *testing.T) {
+	same := "{name: look, input: {n: same}}"
+	r := newRig(t, "calls: ["+same+", "+same+"]\n---\ncalls: ["+same+", "+same+"]\n---\nexpect: [{contains: same result}]\ncalls: [{name: submit, input: {}}]\n", model.Price{})
+	l := newLog(t)
+	if out := r.run(t, r.agent(t, l, nil, echo("look"), done("submit"))); out.Ending != agent.Accepted {
+		t.Fatalf("ended as %+v", out)
+	}
+	if n := strings.Count(l.kinds(), "agent.notice"); n != 1 {
+		t.Errorf("%d nudges, want 1", n)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/daybreak-agent/daybreak/internal/event"
@@ -28,7 +29,7 @@ func (a *Agent) call(ctx context.Context, d draft) error {
 	}
 	begin := a.cfg.Now()
 	first := int64(0)
-	resp, err := model.Collect(a.cfg.Model.Stream(ctx, req), func(d model.Delta) {
+	resp, err := model.Collect(a.withinBudget(a.cfg.Model.Stream(ctx, req), d), func(d model.Delta) {
 		if first == 0 {
 			first = a.cfg.Now().Sub(begin).Milliseconds()
 		}
@@ -69,6 +70,29 @@ func (a *Agent) call(ctx context.Context, d draft) error {
 	a.resumed = nil // the calls that are open now are of this run, whatever ids the model gave them
 	a.conv.sent = len(body)
 	return nil
+}
+
+// withinBudget ends a stream whose next attempt the budget no longer allows: an attempt that
+// failed half-way was paid for.
+func (a *Agent) withinBudget(seq iter.Seq2[model.Delta, error], d draft) iter.Seq2[model.Delta, error] {
+	return func(yield func(model.Delta, error) bool) {
+		for delta, err := range seq {
+			if r := delta.Retry; r != nil && err == nil {
+				spent := a.cfg.Log.Spent()
+				spent.Tokens = spent.Tokens.Add(r.Wasted)
+				spent.Cost += a.cfg.Model.Info().Price.Cost(r.Wasted)
+				if m, over := a.exceeded(spent, a.estimate(len(d.body)), int64(d.req.MaxOutput)); over {
+					yield(model.Delta{}, &model.FailedError{Attempts: r.Attempt, Wasted: r.Wasted, Err: &task.Error{
+						Class: task.Budget, Msg: fmt.Sprintf("another attempt at the call could exceed the budget: %s", m), Err: r.Err,
+					}})
+					return
+				}
+			}
+			if !yield(delta, err) {
+				return
+			}
+		}
+	}
 }
 
 func (a *Agent) startOf(ctx context.Context, step int, c model.Block) (event.ToolStarted, error) {

@@ -79,8 +79,11 @@ func (c *Conversation) Apply(e event.Event, load func(event.Text) (string, error
 		}
 		c.answer(p, s)
 	case *event.Noticed:
-		if p.What == noticeBudget {
+		switch p.What {
+		case noticeBudget:
 			c.noticed[p.Meter] = true
+		case noticeStuck:
+			c.stuck.nudge()
 		}
 		c.say(p.Text)
 	case *event.Steered:

@@ -20,6 +20,19 @@ const (
 // again and again is one.
 type stuckWatch struct {
 	recent []stuckCall
+	nudged [sha256.Size]byte // the call that the newest nudge was about
+}
+
+// nudge remembers that the model was told of the newest call.
+func (w *stuckWatch) nudge() {
+	if len(w.recent) > 0 {
+		w.nudged = w.recent[len(w.recent)-1].key
+	}
+}
+
+// nudgedNow reports whether the model was told of the newest call already.
+func (w *stuckWatch) nudgedNow() bool {
+	return len(w.recent) > 0 && w.nudged == w.recent[len(w.recent)-1].key
 }
 
 type stuckCall struct {

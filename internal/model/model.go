@@ -143,7 +143,8 @@ type Delta struct {
 // Retry announces that an attempt failed and another follows.
 type Retry struct {
 	Attempt int
-	After   int64 // milliseconds until the next attempt
+	After   int64       // milliseconds until the next attempt
+	Wasted  task.Tokens // by all attempts so far
 	Err     error
 }
 

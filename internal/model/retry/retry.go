@@ -81,7 +81,7 @@ func (c *client) Stream(ctx context.Context, req model.Request) iter.Seq2[model.
 			wasted = wasted.Add(used)
 			wait, final := c.decide(ctx, attempt, err)
 			if final == nil {
-				if !yield(model.Delta{Retry: &model.Retry{Attempt: attempt, After: wait.Milliseconds(), Err: err}}, nil) {
+				if !yield(model.Delta{Retry: &model.Retry{Attempt: attempt, After: wait.Milliseconds(), Wasted: wasted, Err: err}}, nil) {
 					return
 				}
 				if stop := c.cfg.Sleep(ctx, wait); stop != nil {
