@@ -65,6 +65,6 @@ func measureStart(ctx context.Context, w *world, t *table) error {
 	if err != nil {
 		return err
 	}
-	t.value("size of the program", mib(size.Size()), "", false, "")
+	t.value("size of the program", mib(size.Size()), "≤ 64 MiB", size.Size() <= 64<<20, "linking text/template or reflection over methods makes it 75")
 	return nil
 }
