@@ -24,7 +24,9 @@ func ClientEnv(base string) []string {
 		"PIP_TRUSTED_HOST=" + host,
 		"PIP_DISABLE_PIP_VERSION_CHECK=1",
 		"UV_INDEX_URL=" + base + "/pypi/simple/",
-		"YARN_REGISTRY=" + base + "/npm/",
+		"YARN_REGISTRY=" + base + "/npm/",            // version 1
+		"YARN_NPM_REGISTRY_SERVER=" + base + "/npm/", // later ones
+		"YARN_UNSAFE_HTTP_WHITELIST=" + host,
 	}
 }
 
@@ -38,6 +40,10 @@ replace-with = "mirror"
 
 [source.mirror]
 registry = "sparse+%s/crates/index/"
+
+# without this cargo offers to upgrade to HTTP/2, which the mirror refuses as any upgrade
+[http]
+multiplexing = false
 `, base),
 		home + "/.m2/settings.xml": fmt.Sprintf(`<settings>
   <mirrors>

@@ -236,8 +236,12 @@ func gz(t testing.TB, s string) []byte {
 
 func (f *fake) putSuite(t testing.TB, signer *openpgp.Entity, suite, extra string, date time.Time, packages []byte) {
 	t.Helper()
-	text := fmt.Sprintf("Origin: Test\nSuite: %s\nCodename: codename\nDate: %s\n%sAcquire-By-Hash: yes\nSHA256:\n %s %d main/binary-amd64/Packages.gz\n",
-		suite, date.UTC().Format(time.RFC1123), extra, sha(packages), len(packages))
+	z, err := gzip.NewReader(bytes.NewReader(packages))
+	check(t, err)
+	plain, err := io.ReadAll(z)
+	check(t, err)
+	text := fmt.Sprintf("Origin: Test\nSuite: %s\nCodename: codename\nDate: %s\n%sArchitectures: amd64\nComponents: main\nAcquire-By-Hash: yes\nSHA256:\n %s %d main/binary-amd64/Packages.gz\n %s %d main/binary-amd64/Packages\n",
+		suite, date.UTC().Format(time.RFC1123), extra, sha(packages), len(packages), sha(plain), len(plain))
 	var b bytes.Buffer
 	w, err := clearsign.Encode(&b, signer.PrivateKey, &packet.Config{Time: func() time.Time { return date }, DefaultHash: crypto.SHA512})
 	check(t, err)

@@ -17,7 +17,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"path"
 	"strings"
 	"sync"
 	"time"
@@ -269,36 +268,48 @@ func newDocuments(limit int, now func() time.Time) *documents {
 // get returns the document of a key, making it when it is missing or too old. Making it goes
 // on when the one who asked leaves: others may be waiting for the same.
 func (d *documents) get(ctx context.Context, key string, ttl time.Duration, build func(context.Context) (*document, error)) (doc *document, hit bool, err error) {
-	d.mu.Lock()
-	if doc := d.byKey[key]; doc != nil && d.now().Before(doc.expires) {
-		doc.lastUsed = d.now()
-		d.mu.Unlock()
-		return doc, true, nil
-	}
-	f := d.flight[key]
-	if f == nil {
-		f = &flight{done: make(chan struct{})}
-		d.flight[key] = f
-		run, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
-		go func() {
-			defer cancel()
-			f.doc, f.err = build(run)
-			d.mu.Lock()
-			delete(d.flight, key)
-			if f.err == nil {
-				d.put(key, f.doc, ttl)
-			}
+	for {
+		d.mu.Lock()
+		if doc := d.byKey[key]; doc != nil && d.now().Before(doc.expires) {
+			doc.lastUsed = d.now()
 			d.mu.Unlock()
-			close(f.done)
-		}()
-	}
-	d.mu.Unlock()
-	select {
-	case <-f.done:
+			return doc, true, nil
+		}
+		f := d.flight[key]
+		mine := f == nil
+		if mine {
+			f = d.build(ctx, key, ttl, build)
+		}
+		d.mu.Unlock()
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
+		if !mine && ofSession(f.err) {
+			continue // another session's budget is not this one's
+		}
 		return f.doc, false, f.err
-	case <-ctx.Done():
-		return nil, false, ctx.Err()
 	}
+}
+
+// build starts making a document; d.mu is held.
+func (d *documents) build(ctx context.Context, key string, ttl time.Duration, build func(context.Context) (*document, error)) *flight {
+	f := &flight{done: make(chan struct{})}
+	d.flight[key] = f
+	run, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
+	go func() {
+		defer cancel()
+		f.err = guard(func() (err error) { f.doc, err = build(run); return err })
+		d.mu.Lock()
+		delete(d.flight, key)
+		if f.err == nil {
+			d.put(key, f.doc, ttl)
+		}
+		d.mu.Unlock()
+		close(f.done)
+	}()
+	return f
 }
 
 func (d *documents) put(key string, doc *document, ttl time.Duration) {
@@ -319,12 +330,4 @@ func (d *documents) put(key string, doc *document, ttl time.Duration) {
 		d.total -= d.byKey[oldest].cost
 		delete(d.byKey, oldest)
 	}
-}
-
-func baseName(u string) string {
-	p, err := url.Parse(u)
-	if err != nil {
-		return ""
-	}
-	return path.Base(p.Path)
 }

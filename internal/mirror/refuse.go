@@ -80,3 +80,20 @@ func asRefusal(err error) *refusal {
 	}
 	return &refusal{status: http.StatusBadGateway, reason: ReasonUpstream, msg: "the upstream failed", err: err}
 }
+
+// ofSession reports whether an error is about the budget of the session that asked first.
+func ofSession(err error) bool {
+	var r *refusal
+	return errors.As(err, &r) && (r.reason == ReasonOffline || r.reason == ReasonFetches)
+}
+
+// guard turns a panic over something an upstream sent into an error: no registry may end the
+// mirror of all tasks.
+func guard(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = bad(ReasonUpstream, "reading the upstream's answer failed: %v", p)
+		}
+	}()
+	return f()
+}

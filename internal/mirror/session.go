@@ -30,7 +30,7 @@ type Limits struct {
 	Fetches     int     // requests to upstreams: 5,000
 	Refusals    int     // after so many the session is closed: 500
 	Conns       int     // open connections: 64
-	PerSecond   float64 // requests: 500, with bursts of twice that
+	PerSecond   float64 // requests: 2,000, with bursts of twice that
 }
 
 // SessionConfig describes one task's use of the mirror.
@@ -94,7 +94,7 @@ func NewSession(cfg SessionConfig) (*Session, error) {
 		}
 	}
 	if l.PerSecond == 0 {
-		l.PerSecond = 500
+		l.PerSecond = 2000
 	}
 	s := &Session{cfg: cfg, known: map[string]bool{}, seen: map[string]bool{}, tokens: 2 * l.PerSecond, filled: cfg.Now()}
 	for eco, names := range cfg.Known {

@@ -176,33 +176,37 @@ func (s *store) evict(keep string) {
 // first time in a process the bytes are hashed again.
 func (s *store) open(key, want string) (*blob, bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	r := s.refs[key]
 	if r == nil || r.Want != want {
+		s.mu.Unlock()
 		return nil, false
 	}
 	o := s.objects[r.SHA256]
 	f, err := os.Open(s.path(r.SHA256))
-	if err != nil {
-		s.unlink(r)
-		return nil, false
+	checked := o.checked
+	s.mu.Unlock()
+	ok := err == nil
+	if ok && !checked {
+		sum, n, err := hashFile(f) // without the lock: others need not wait for a large file
+		if err == nil {
+			_, err = f.Seek(0, io.SeekStart)
+		}
+		ok = err == nil && n == r.Size && sum == r.SHA256
 	}
-	if !o.checked {
-		h := sha256.New()
-		n, err := io.Copy(h, f)
-		if err != nil || n != r.Size || hex.EncodeToString(h.Sum(nil)) != r.SHA256 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !ok {
+		if f != nil {
 			f.Close()
+		}
+		if s.objects[r.SHA256] == o { // not replaced meanwhile
 			for k := range o.keys {
 				s.unlink(s.refs[k])
 			}
-			return nil, false
 		}
-		if _, err := f.Seek(0, io.SeekStart); err != nil {
-			f.Close()
-			return nil, false
-		}
-		o.checked = true
+		return nil, false
 	}
+	o.checked = true
 	now := s.now()
 	if now.Sub(o.used) > time.Minute {
 		_ = os.Chtimes(s.refPath(key), now, now) // only the order of eviction depends on it
@@ -227,7 +231,7 @@ func (s *store) get(ctx context.Context, key, want string, fetch func(context.Co
 			run, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
 			go func() {
 				defer cancel()
-				f.err = s.fill(run, key, want, fetch)
+				f.err = guard(func() error { return s.fill(run, key, want, fetch) })
 				s.mu.Lock()
 				delete(s.flight, key+"\x00"+want)
 				s.mu.Unlock()
@@ -239,6 +243,9 @@ func (s *store) get(ctx context.Context, key, want string, fetch func(context.Co
 		case <-f.done:
 		case <-ctx.Done():
 			return nil, false, ctx.Err()
+		}
+		if !mine && ofSession(f.err) {
+			continue // another session's budget is not this one's
 		}
 		if f.err != nil {
 			return nil, false, f.err
@@ -266,9 +273,7 @@ func (s *store) fill(ctx context.Context, key, want string, fetch func(context.C
 	if err != nil {
 		return err
 	}
-	if err := tmp.Sync(); err != nil {
-		return storeTrouble(err)
-	}
+	// No sync: what a crash leaves half written fails its hash on the first read after it.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := os.MkdirAll(filepath.Dir(s.path(sum)), 0o700); err != nil {

@@ -241,3 +241,51 @@ func TestGoVerification(t *testing.T) {
 		r.session(nil).want(zip, 502, ReasonUpstream)
 	})
 }
+
+// TestSharedFlight: who waits for another session's fetch does not inherit its empty budget.
+func TestSharedFlight(t *testing.T) {
+	s, err := openStore(t.TempDir(), 1000, time.Now)
+	check(t, err)
+	d := newDocuments(1000, time.Now)
+	begun, gate := make(chan struct{}), make(chan struct{})
+	poor := func() error {
+		close(begun)
+		<-gate
+		return deny(403, ReasonFetches, "used up")
+	}
+	for name, get := range map[string]func(fetch func() error) error{
+		"store": func(fetch func() error) error {
+			b, _, err := s.get(t.Context(), "k", "w", func(context.Context, *os.File) error { return fetch() })
+			if err == nil {
+				b.Close()
+			}
+			return err
+		},
+		"documents": func(fetch func() error) error {
+			_, _, err := d.get(t.Context(), "k", time.Minute, func(context.Context) (*document, error) { return &document{}, fetch() })
+			return err
+		},
+	} {
+		begun, gate = make(chan struct{}), make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := get(poor); asRefusal(err).reason != ReasonFetches {
+				t.Errorf("%s: the poor one got %v", name, err)
+			}
+		})
+		<-begun
+		wg.Go(func() {
+			if err := get(func() error { return nil }); err != nil {
+				t.Errorf("%s: the other got %v", name, err)
+			}
+		})
+		close(gate)
+		wg.Wait()
+		if err := get(func() error { panic("never reached") }); err != nil {
+			t.Errorf("%s: not kept: %v", name, err)
+		}
+	}
+	if err := guard(func() error { panic("x") }); asRefusal(err).reason != ReasonUpstream {
+		t.Errorf("%v", err)
+	}
+}
