@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +59,20 @@ func BenchmarkFold(b *testing.B) {
 			b.Fatal(err)
 		}
 		if _, err := event.Fold(events); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkOpen is what every command pays before it does anything: an up-to-date file.
+func BenchmarkOpen(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "daybreak.db")
+	for b.Loop() {
+		s, err := Open(b.Context(), path, Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
 			b.Fatal(err)
 		}
 	}
