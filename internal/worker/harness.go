@@ -83,26 +83,26 @@ func filesOf(q tool.ReproduceRequest) []string {
 	return q.Files
 }
 
-// countReproductions counts refused reproductions since the last good one.
+// countReproductions counts how many tests in a row, up to now, passed on the base. A check that
+// was done again after a crash has the same step and counts once.
 func (r *run) countReproductions(ctx context.Context) int {
 	events, err := r.cfg.Store.Events(ctx, r.j.Summary().Task, 0, 0)
 	if err != nil {
 		return 0
 	}
-	n := 0
+	steps := map[int]bool{}
 	for _, e := range events {
 		if p, err := event.Decode(e); err == nil {
 			if rc, ok := p.(*event.ReproductionChecked); ok {
-				switch rc.Kind {
-				case task.NotReproducing:
-					n++
-				case task.Verified:
-					n = 0
+				if rc.Kind != task.NotReproducing {
+					clear(steps)
+					continue
 				}
+				steps[rc.Step] = true
 			}
 		}
 	}
-	return n
+	return len(steps)
 }
 
 func (r *run) job(changes []git.Change, tree string, declared []string) verify.Job {

@@ -140,7 +140,7 @@ func Task(ctx context.Context, env *kit.Env, a *app.App, o Options, issue []byte
 		}
 	}
 	if strings.HasPrefix(repo, "http://") || strings.HasPrefix(repo, "https://") {
-		view.Note("the branch will be pushed to that server without credentials, which most refuse; run on a clone to have the branch there")
+		view.Note("the branch is pushed without credentials; where the server refuses, it is kept here and the pull request says how to fetch it")
 	}
 	view.Stage("prepare", "fetching the base commit")
 	t, created, err := w.Create(ctx, worker.Request{

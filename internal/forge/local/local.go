@@ -47,9 +47,34 @@ func New(cfg Config) (*Forge, error) {
 // Name implements [forge.Forge].
 func (f *Forge) Name() string { return "local" }
 
-// Push implements [forge.Forge].
+// Push implements [forge.Forge]. A target that does not let us write (this forge has no
+// credentials) loses nothing: the branch is kept in our own repository, and the pull request
+// says how to fetch it from there.
 func (f *Forge) Push(ctx context.Context, p forge.Push) (bool, error) {
-	return f.cfg.Git.Push(ctx, p.GitDir, p.Repo, p.Commit, p.Branch, p.Old)
+	found, err := f.cfg.Git.Push(ctx, p.GitDir, p.Repo, p.Commit, p.Branch, p.Old)
+	if task.ClassOf(err) != task.Auth {
+		return found, err
+	}
+	dir, derr := f.dir(p.Branch)
+	if derr != nil {
+		return false, derr
+	}
+	if found, err = f.cfg.Git.Push(ctx, p.GitDir, p.GitDir, p.Commit, p.Branch, p.Old); err != nil {
+		return false, err
+	}
+	return found, writeFile(filepath.Dir(dir), keptName(dir), []byte(p.GitDir))
+}
+
+// keptName is the note that a branch lies in our own repository.
+func keptName(dir string) string { return ".kept-" + filepath.Base(dir) }
+
+// where the branch of a pull request lies: the repository, or, with kept set, ours.
+func where(dir string, pr forge.PullRequest) (repo string, kept bool, err error) {
+	b, err := os.ReadFile(filepath.Join(filepath.Dir(dir), keptName(dir)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return pr.Repo, false, nil
+	}
+	return string(b), err == nil, err
 }
 
 // The files of a pull request.
@@ -109,9 +134,16 @@ func (f *Forge) OpenPullRequest(ctx context.Context, pr forge.PullRequest) (forg
 			return pr, false, err
 		}
 	}
-	at, err := f.cfg.Git.RemoteBranch(ctx, pr.Repo, pr.Branch)
+	repo, kept, err := where(dir, pr)
 	if err != nil {
 		return pr, false, err
+	}
+	at, err := f.cfg.Git.RemoteBranch(ctx, repo, pr.Branch)
+	if err != nil {
+		return pr, false, err
+	}
+	if kept {
+		pr.Body = fmt.Sprintf("> The branch could not be pushed: the repository wants credentials that Daybreak does not have. It is kept here; fetch it in a clone with\n>\n> `git fetch %s %s:%s`\n\n%s", repo, pr.Branch, pr.Branch, pr.Body)
 	}
 	if at != pr.Head {
 		return pr, false, &task.Error{Class: task.Conflict, Msg: fmt.Sprintf("branch %s is not at the pull request's head %s", pr.Branch, pr.Head), Fix: "push the branch first"}
