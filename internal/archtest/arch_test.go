@@ -49,10 +49,14 @@ var may = map[string][]string{
 	"verify/result": {"task"},
 	"verify/tamper": {"task"},
 
+	"policy/secrets":  {"policy"},
+	"policy/content":  {"policy", "policy/lockfile", "task"},
+	"policy/lockfile": {},
+
 	"proposal": {"task", "event", "verify"},
 	"action":   {"task", "event", "store", "forge"},
 	"worker": {
-		"task", "event", "policy", "model", "sandbox", "guest", "tool", "git", "snapshot", "forge", "store",
+		"task", "event", "policy", "policy/*", "model", "sandbox", "guest", "tool", "git", "snapshot", "forge", "store",
 		"agent", "verify", "verify/*", "proposal", "action", "config",
 	},
 	"config": {"task"},
