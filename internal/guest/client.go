@@ -132,6 +132,12 @@ func (c *Client) Fetch(ctx context.Context, path string, max int64) (data []byte
 	return data, h.Truncated, err
 }
 
+// ended is the error of a guest that went away by itself: with its sandbox, at a limit or
+// because somebody killed it. What it was doing can be done again in another one.
+func ended(err error) error {
+	return &task.Error{Class: task.Unavailable, Msg: "the sandbox ended before its work was done (killed at a limit, or from outside)", Err: err}
+}
+
 // Close ends the conversation. The guest kills what it started and exits.
 func (c *Client) Close() error {
 	c.fail(errors.New("the connection to the guest was closed"))
@@ -268,7 +274,7 @@ func (c *Client) writeLoop() {
 		select {
 		case frame := <-c.out:
 			if _, err := c.conn.Write(frame); err != nil {
-				c.fail(&task.Error{Class: task.Internal, Msg: "write to the guest", Err: err})
+				c.fail(ended(err))
 				return
 			}
 		case <-c.closed:
@@ -298,7 +304,7 @@ func (c *Client) readLoop() {
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) {
 				err = errors.New("the guest is gone")
 			}
-			c.fail(&task.Error{Class: task.Internal, Msg: "the connection to the guest is closed", Err: err})
+			c.fail(ended(err))
 			return
 		}
 	}

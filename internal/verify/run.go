@@ -53,6 +53,7 @@ type ran struct {
 	incomplete  []string          // commands that ended well without a whole report
 	silent      map[string]string // the file of those that ran one and saw no test
 	timedOut    bool
+	died        bool   // the bench died under a command; timedOut is set too
 	output      string // tails of the commands that failed
 	records     []task.RunRecord
 	tree        string
@@ -227,11 +228,22 @@ func (v *Verifier) exec(ctx context.Context, g *guest.Client, c command, deadlin
 	return res, nil
 }
 
+// killed records a command whose bench died under it, at a limit on memory, processes or
+// space: what it tests did not finish.
+func (r *ran) killed(c command) {
+	r.timedOut, r.died = true, true
+	r.records = append(r.records, task.RunRecord{Command: c.human, ExitCode: 137, Outcome: "killed"})
+}
+
 // one runs one command and adds what it showed.
 func (v *Verifier) one(ctx context.Context, g *guest.Client, plan Plan, c command, deadline time.Time, out *ran) error {
 	if !v.Now().Before(deadline) {
 		out.timedOut = true
 		out.records = append(out.records, task.RunRecord{Command: c.human, ExitCode: -1, Outcome: "timeout"})
+		return nil
+	}
+	if g.Err() != nil { // an earlier command took the bench with it
+		out.killed(c)
 		return nil
 	}
 	if len(c.globs) > 0 {
@@ -240,6 +252,10 @@ func (v *Verifier) one(ctx context.Context, g *guest.Client, plan Plan, c comman
 		}
 	}
 	res, err := v.exec(ctx, g, c, deadline, out)
+	if err != nil && g.Err() != nil && ctx.Err() == nil {
+		out.killed(c)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
