@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, progress io.Writ
 		}
 	}
 	t.write(out)
-	fmt.Fprintf(out, "\n%s at the end\n", load())
+	fmt.Fprintf(out, "\n%s at the end. On %d cores a higher load stretches the times; the figures beside them were stretched as well.\n", load(), runtime.NumCPU())
 	return errors.Join(err, w.close(context.WithoutCancel(ctx)))
 }
 

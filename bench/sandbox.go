@@ -144,8 +144,13 @@ func (w *world) plainRunc(ctx context.Context, n int) ([]time.Duration, error) {
 		Linux: &specs.Linux{
 			UIDMappings: ids, GIDMappings: ids, CgroupsPath: "/daybreak-bench/plain",
 			Namespaces: []specs.LinuxNamespace{
-				{Type: specs.UserNamespace}, {Type: specs.MountNamespace}, {Type: specs.PIDNamespace},
-				{Type: specs.NetworkNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.CgroupNamespace},
+				{Type: specs.UserNamespace},
+				{Type: specs.MountNamespace},
+				{Type: specs.PIDNamespace},
+				{Type: specs.NetworkNamespace},
+				{Type: specs.IPCNamespace},
+				{Type: specs.UTSNamespace},
+				{Type: specs.CgroupNamespace},
 			},
 		},
 	}

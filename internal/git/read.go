@@ -81,8 +81,10 @@ func (g *Git) Diff(ctx context.Context, gitdir, a, b string, o DiffOptions) (tex
 	if o.Context <= 0 {
 		o.Context = 3
 	}
-	args := []string{"--git-dir=" + gitdir, "diff-tree", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color",
-		"--diff-algorithm=histogram", "-U" + strconv.Itoa(o.Context), "--end-of-options", a, b, "--"}
+	args := []string{
+		"--git-dir=" + gitdir, "diff-tree", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color",
+		"--diff-algorithm=histogram", "-U" + strconv.Itoa(o.Context), "--end-of-options", a, b, "--",
+	}
 	out, err := g.run(ctx, call{args: append(args, o.Paths...), max: o.MaxBytes, cut: true})
 	if errors.Is(err, errCut) {
 		return string(out), true, nil

@@ -127,8 +127,10 @@ func (c *Catalog) Lookup(provider, id string) (Entry, bool) {
 }
 
 func fromCatwalk(provider string, m catwalk.Model) Entry {
-	e := Entry{Provider: provider, Model: m.ID, Context: int(m.ContextWindow), MaxOutput: int(m.DefaultMaxTokens),
-		Reasoning: m.CanReason, Efforts: slices.Clone(m.ReasoningLevels)}
+	e := Entry{
+		Provider: provider, Model: m.ID, Context: int(m.ContextWindow), MaxOutput: int(m.DefaultMaxTokens),
+		Reasoning: m.CanReason, Efforts: slices.Clone(m.ReasoningLevels),
+	}
 	if provider == "anthropic" && !slices.Contains(e.Efforts, "max") {
 		e.Efforts = nil // before the level "max" came, effort was a setting beside the budget
 	}
