@@ -136,11 +136,22 @@ func (a *App) Runtime() (*oci.Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
 	a.runtime, err = oci.New(oci.Config{
-		Dir: a.Dir, Runtime: runc, Guest: guest, Owner: Owner(), Now: a.Now, Logger: a.opts.Logger, Rand: a.opts.Rand,
+		Holder: append([]string{self}, HolderArgs()...),
+		Dir:    a.Dir, Runtime: runc, Guest: guest, Owner: Owner(), Now: a.Now, Logger: a.opts.Logger, Rand: a.opts.Rand,
 	})
 	return a.runtime, err
 }
+
+// HolderArgs are the arguments with which this program holds an ordinary user's sandboxes.
+func HolderArgs() []string { return []string{"sandbox", "hold"} }
+
+// HoldSandboxes is what this program does with [HolderArgs].
+func HoldSandboxes(ctx context.Context) error { return oci.Hold(ctx, os.Stdin, os.Stdout) }
 
 // find looks for a helper program: where the operator says, beside this program, in the
 // project's tools folder next to it, on PATH.

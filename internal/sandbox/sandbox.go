@@ -71,7 +71,7 @@ type Handle struct {
 // Info is what the record and the pull request say about isolation.
 type Info struct {
 	Runtime   string // "runc 1.5.3"
-	Isolation string // "namespaces", "gvisor"
+	Isolation string // "namespaces", "rootless namespaces", "gvisor"
 	Profile   string // digest of namespaces, seccomp, mounts, caps and rlimits
 	Limits    string // one line for people
 	Rootless  bool

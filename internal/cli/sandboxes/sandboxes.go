@@ -24,8 +24,16 @@ import (
 // NewCmd makes the command.
 func NewCmd(env *kit.Env) *cobra.Command {
 	cmd := &cobra.Command{Use: "sandbox", Short: "See, clean up and try sandboxes"}
-	cmd.AddCommand(list(env), collect(env), execute(env))
+	cmd.AddCommand(list(env), collect(env), execute(env), hold())
 	return cmd
+}
+
+// hold is started by the worker of an ordinary user, never by a person.
+func hold() *cobra.Command {
+	return &cobra.Command{
+		Use: "hold", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return app.HoldSandboxes(cmd.Context()) },
+	}
 }
 
 func list(env *kit.Env) *cobra.Command {

@@ -67,7 +67,7 @@ func (f runtimeFeatures) missing() []string {
 
 // Capabilities implements [sandbox.Runtime].
 func (r *Runtime) Capabilities(ctx context.Context) sandbox.Capabilities {
-	c := sandbox.Capabilities{Runtime: filepath.Base(r.cfg.Runtime), Isolation: "namespaces", Cgroup: r.groups.mode, Rootless: r.holder != nil}
+	c := sandbox.Capabilities{Runtime: filepath.Base(r.cfg.Runtime), Isolation: r.standing().isolation(), Cgroup: r.groups.mode, Rootless: r.holder != nil}
 	miss := func(format string, args ...any) { c.Missing = append(c.Missing, fmt.Sprintf(format, args...)) }
 	if f, err := r.features(ctx); err != nil {
 		miss("no usable OCI runtime (%v): run make setup, or set the path of runc 1.2 or newer", err)

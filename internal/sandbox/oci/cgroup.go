@@ -22,6 +22,8 @@ type cgroups struct {
 	all     []string          // mount points of every hierarchy
 	joined  []string          // mount points of the v1 hierarchies that the OCI runtime puts containers in
 	unified string            // mount point of v2; in hybrid mode without the controllers we need
+
+	write func(name, text string) error // tests only: the kernel's side of a write; nil: [os.WriteFile]
 }
 
 // joinedV1 are the controllers in which runc makes a cgroup for every container, whether it
@@ -68,6 +70,14 @@ func readCgroups(mountinfo []byte) cgroups {
 		c.mode = "v2"
 	}
 	return c
+}
+
+// put writes a control file.
+func (c cgroups) put(name, text string) error {
+	if c.write != nil {
+		return c.write(name, text)
+	}
+	return os.WriteFile(name, []byte(text), 0)
 }
 
 // missing names the controllers that limits need and the host lacks.
@@ -145,7 +155,7 @@ func (g group) freeze(ctx context.Context, frozen bool) error {
 		if frozen {
 			val, want = "1", "frozen 1"
 		}
-		if err := os.WriteFile(filepath.Join(d, "cgroup.freeze"), []byte(val), 0); err != nil {
+		if err := g.c.put(filepath.Join(d, "cgroup.freeze"), val); err != nil {
 			return err
 		}
 		return poll(ctx, func() (bool, error) {
@@ -160,7 +170,7 @@ func (g group) freeze(ctx context.Context, frozen bool) error {
 	}
 	return poll(ctx, func() (bool, error) {
 		// Written again each time: v1 may stick in FREEZING while a task is forking.
-		if err := os.WriteFile(name, []byte(want), 0); err != nil {
+		if err := g.c.put(name, want); err != nil {
 			return false, err
 		}
 		b, err := os.ReadFile(name)
@@ -181,7 +191,7 @@ func (g group) kill(ctx context.Context) error {
 			return true, nil
 		}
 		for _, d := range g.dirs() {
-			_ = os.WriteFile(filepath.Join(d, "cgroup.kill"), []byte("1"), 0) // v2 only
+			_ = g.c.put(filepath.Join(d, "cgroup.kill"), "1") // v2 only
 		}
 		for _, pid := range pids {
 			g.killOne(pid)

@@ -26,6 +26,7 @@ const workerDir = "DAYBREAK_TEST_WORKER"
 
 type workerOrder struct {
 	Config  struct{ Dir, Runtime, Guest string }
+	Holder  []string
 	Tree    string
 	Command string
 }
@@ -40,7 +41,7 @@ func actWorker(order string) {
 	if err != nil {
 		fail(err)
 	}
-	r, err := oci.New(oci.Config{Dir: o.Config.Dir, Runtime: o.Config.Runtime, Guest: o.Config.Guest, Owner: "worker"})
+	r, err := oci.New(oci.Config{Dir: o.Config.Dir, Runtime: o.Config.Runtime, Guest: o.Config.Guest, Holder: o.Holder, Owner: "worker"})
 	if err != nil {
 		fail(err)
 	}
@@ -95,7 +96,7 @@ func killedWorker(t *testing.T, o workerOrder, said io.Reader) string {
 }
 
 func order(cfg oci.Config, tree, command string) workerOrder {
-	o := workerOrder{Tree: tree, Command: command}
+	o := workerOrder{Tree: tree, Command: command, Holder: cfg.Holder}
 	o.Config.Dir, o.Config.Runtime, o.Config.Guest = cfg.Dir, cfg.Runtime, cfg.Guest
 	return o
 }
@@ -174,7 +175,7 @@ func TestHalfMadeIsCollected(t *testing.T) {
 	if err != nil || len(h) != 1 {
 		t.Fatalf("list: %v %v", h, err)
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := os.ReadFile("/proc/" + mounter(t, cfg.Dir) + "/mountinfo")
 	if err != nil || !bytes.Contains(mounts, []byte(h[0].ID)) {
 		t.Fatalf("the sandbox has no mounts, it was killed too early: %v", err)
 	}

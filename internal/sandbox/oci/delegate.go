@@ -27,7 +27,7 @@ func delegateFix(mode string, uid int) string {
 	if mode == "v2" {
 		return "start it as `systemd-run --user --scope -p Delegate=yes -- daybreak …`, once after `loginctl enable-linger`"
 	}
-	return fmt.Sprintf("as root: for c in /sys/fs/cgroup/*/; do mkdir -p $c%[1]s; chown -R %[2]d $c%[1]s; done", strings.TrimPrefix(ownGroup(uid), "/"), uid)
+	return fmt.Sprintf("as root: for c in /sys/fs/cgroup/*/; do mkdir -p ${c}%[1]s; chown -R %[2]d ${c}%[1]s; done", strings.TrimPrefix(ownGroup(uid), "/"), uid)
 }
 
 // delegated finds the cgroup below which this user may make cgroups with limits. self is
@@ -110,13 +110,13 @@ func (c cgroups) claim(path string) error {
 			break
 		}
 		for _, pid := range pids {
-			err := os.WriteFile(filepath.Join(leaf, "cgroup.procs"), []byte(pid), 0)
+			err := c.put(filepath.Join(leaf, "cgroup.procs"), pid)
 			if err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("move process %s to %s: %w", pid, leaf, err)
 			}
 		}
 	}
-	if err := os.WriteFile(control, []byte("+"+strings.Join(limiting, " +")), 0); err != nil {
+	if err := c.put(control, "+"+strings.Join(limiting, " +")); err != nil {
 		return fmt.Errorf("hand controllers down from %s: %w", path, err)
 	}
 	return nil
@@ -152,25 +152,35 @@ func (g group) holds(want *specs.LinuxResources) error {
 			return fmt.Errorf("the sandbox is not in %s of %s: %w", g.path, controller, err)
 		}
 	}
-	atMost := func(name, got string, err error, want int64) error {
-		if err != nil {
+	atMost := func(name, got string, err error, want *int64) error {
+		if err != nil || want == nil {
 			return err
 		}
-		if n, err := strconv.ParseInt(got, 10, 64); err != nil || n <= 0 || n > want {
-			return fmt.Errorf("%s is %q instead of %d", name, got, want)
+		if n, err := strconv.ParseInt(got, 10, 64); err != nil || n <= 0 || n > *want {
+			return fmt.Errorf("%s is %q instead of %d", name, got, *want)
 		}
 		return nil
+	}
+	var wantMemory, wantSwap, wantPids, wantCPU *int64
+	if want.Memory != nil {
+		wantMemory, wantSwap = want.Memory.Limit, want.Memory.Swap
+	}
+	if want.Pids != nil {
+		wantPids = want.Pids.Limit
+	}
+	if want.CPU != nil {
+		wantCPU = want.CPU.Quota
 	}
 	memory, err1 := file("memory", "memory.limit_in_bytes", "memory.max")
 	pids, err2 := file("pids", "pids.max", "pids.max")
 	cpu, err3 := file("cpu", "cpu.cfs_quota_us", "cpu.max")
 	cpu, _, _ = strings.Cut(cpu, " ")
 	err := errors.Join(
-		atMost("the memory limit", memory, err1, *want.Memory.Limit),
-		atMost("the process limit", pids, err2, *want.Pids.Limit),
-		atMost("the CPU limit", cpu, err3, *want.CPU.Quota),
+		atMost("the memory limit", memory, err1, wantMemory),
+		atMost("the process limit", pids, err2, wantPids),
+		atMost("the CPU limit", cpu, err3, wantCPU),
 	)
-	if g.c.mode == "v2" && want.Memory.Swap != nil {
+	if g.c.mode == "v2" && wantSwap != nil {
 		swap, err4 := file("", "", "memory.swap.max")
 		if err4 == nil && swap != "0" {
 			err = errors.Join(err, fmt.Errorf("the swap limit is %q instead of 0", swap))

@@ -27,7 +27,7 @@ func (s *box) Export(ctx context.Context, limits sandbox.ExportLimits) (sandbox.
 	if s.destroyed {
 		return sandbox.Manifest{}, &task.Error{Class: task.NotFound, Msg: "sandbox " + s.rec.ID + " is destroyed"}
 	}
-	if _, err := os.Stat(s.path(dirWork, "u")); err != nil {
+	if _, err := s.r.do(ctx, order{Do: doHasFiles, Rec: s.rec}); err != nil {
 		return sandbox.Manifest{}, &task.Error{Class: task.NotFound, Msg: "the files of sandbox " + s.rec.ID + " are lost", Err: err}
 	}
 	if err := s.r.prepare(ctx); err != nil {
@@ -111,15 +111,17 @@ func (s *box) readOut(ctx context.Context, limits sandbox.ExportLimits, left []s
 
 // exporter runs the exporter with further arguments and lets talk read what it says.
 func (s *box) exporter(ctx context.Context, args []string, talk func(io.ReadWriter) error) (err error) {
-	if err := s.clearExporter(ctx); err != nil { // of an export that a dead worker left
+	clear := order{Do: doUnread, Rec: s.rec}
+	if _, err := s.r.do(ctx, clear); err != nil { // of an export that a dead worker left
 		return err
 	}
 	defer func() {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 		defer cancel()
-		err = errors.Join(err, s.clearExporter(clean))
+		_, left := s.r.do(clean, clear)
+		err = errors.Join(err, left)
 	}()
-	if err := s.exportRoot(args); err != nil {
+	if _, err := s.r.do(ctx, order{Do: doReader, Rec: s.rec, Args: args}); err != nil {
 		return err
 	}
 	stream, stderr, err := s.r.start(ctx, s.rec.ID+"-x", s.path(dirX+"-bundle"))
@@ -142,6 +144,10 @@ func (s *box) exporter(ctx context.Context, args []string, talk func(io.ReadWrit
 
 // exportRoot builds the exporter's root: its binary and the three trees, all read-only.
 func (s *box) exportRoot(args []string) error {
+	_, guest, err := s.r.share()
+	if err != nil {
+		return err
+	}
 	root := s.path(dirX)
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return refused("export", "", err)
@@ -158,7 +164,7 @@ func (s *box) exportRoot(args []string) error {
 		return refused("export", "", err)
 	}
 	for _, b := range []struct{ src, dst string }{
-		{s.r.guest, guestPath},
+		{guest, guestPath},
 		{s.path(dirLower), "export/lower"},
 		{s.path(dirWork, "u"), "export/upper"},
 		{s.path(dirRoot, sandbox.WorkDir), "export/merged"},
@@ -168,7 +174,7 @@ func (s *box) exportRoot(args []string) error {
 		}
 	}
 	conf := ociSpec(container{
-		root: root, cgroup: s.rec.Cgroup + "-x", idBase: s.rec.IDBase, uid: 0,
+		root: root, cgroup: s.rec.Cgroup + "-x", stand: s.r.stand, idBase: s.rec.IDBase, uid: 0,
 		args: append([]string{
 			guestPath, "export", "--lower", "/export/lower", "--upper", "/export/upper", "--merged", "/export/merged",
 		}, args...),

@@ -21,3 +21,20 @@ func AwaitEmpty(t *testing.T, r *Runtime, id string) {
 
 // Alter changes the configuration of every later container: it takes a layer away.
 func Alter(r *Runtime, f func(*specs.Spec)) { r.alter = f }
+
+// AwaitNoHolder waits until no holder answers.
+func AwaitNoHolder(t *testing.T, r *Runtime) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err := poll(ctx, func() (bool, error) {
+		conn, err := r.holder.dial()
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil, nil
+	})
+	if err != nil {
+		t.Error("the holder lives")
+	}
+}

@@ -30,8 +30,8 @@ type holderOrder struct {
 
 // Hold is what the command of [Config.Holder] does: it keeps the mounts of an ordinary user's
 // sandboxes in namespaces of its own and works on them for the worker. It is of use only to
-// a worker that starts it; it returns when no sandbox is left.
-func Hold(stdin, stdout *os.File) error {
+// a worker that starts it; it returns when no sandbox is left or ctx ends.
+func Hold(ctx context.Context, stdin, stdout *os.File) error {
 	if os.Getenv(heldMark) == "" {
 		// The maps are being written. Only a program that starts as user 0 has capabilities.
 		if _, err := io.ReadFull(stdin, make([]byte, 1)); err != nil {
@@ -39,14 +39,14 @@ func Hold(stdin, stdout *os.File) error {
 		}
 		return syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), heldMark+"=1"))
 	}
-	err := hold(stdin, stdout)
+	err := hold(ctx, stdin, stdout)
 	if err != nil {
 		_, _ = fmt.Fprintln(stdout, err)
 	}
 	return err
 }
 
-func hold(stdin, stdout *os.File) error {
+func hold(ctx context.Context, stdin, stdout *os.File) error {
 	var o holderOrder
 	if err := json.NewDecoder(io.LimitReader(stdin, 1<<16)).Decode(&o); err != nil {
 		return err
@@ -71,6 +71,8 @@ func hold(stdin, stdout *os.File) error {
 		return err
 	}
 	ln.SetUnlinkOnClose(false)
+	stop := context.AfterFunc(ctx, func() { ln.Close() })
+	defer stop()
 	s := &server{base: o.Base, ln: ln, socket: name, made: map[place]*Runtime{}}
 	if _, err := fmt.Fprintln(stdout, "ready"); err != nil {
 		return err
@@ -127,15 +129,19 @@ func (s *server) serve() error {
 		s.active++
 		s.mu.Unlock()
 		go func() {
-			defer func() {
-				s.mu.Lock()
-				s.active--
-				s.mu.Unlock()
-			}()
-			if s.handle(conn) {
+			defer conn.Close()
+			got, end := s.handle(conn)
+			s.mu.Lock()
+			s.active-- // before the answer, so that who has it finds us idle
+			if end = end && s.active == 0 && !s.holding(); end {
+				s.leave()
+			}
+			s.mu.Unlock()
+			got.Answer.Ends = end
+			_ = send(conn, got, nil) //nolint // the caller may be gone
+			if end {
 				os.Exit(0) // ends the connection, which tells the caller
 			}
-			conn.Close()
 		}()
 	}
 }
@@ -153,7 +159,6 @@ func (s *server) end() bool {
 
 func (s *server) leave() {
 	_ = os.Remove(s.socket)
-	_ = s.ln.Close()
 	_ = unmountBelow(s.base)
 	_ = os.Remove(s.base)
 	_ = os.Remove(s.base + ".lock")
@@ -173,34 +178,26 @@ func (s *server) holding() bool {
 	return false
 }
 
-// handle carries out one order and reports whether the holder is to end.
-func (s *server) handle(conn *net.UnixConn) (end bool) {
+// handle carries out one order and reports whether the holder is asked to end.
+func (s *server) handle(conn *net.UnixConn) (r reply, end bool) {
 	if !fromOwner(conn) {
-		return false
+		return reply{Error: &wireError{Text: "not yours"}}, false
 	}
 	if _, err := conn.Write([]byte{1}); err != nil {
-		return false
+		return reply{}, false
 	}
 	var o order
 	files, err := receiveFiles(conn, &o)
 	if err != nil {
-		return false
+		return reply{Error: toWire(err)}, false
 	}
 	defer closeAll(files)
 	if o.Protocol != protocol {
 		err := fmt.Errorf("the holder of the mounts speaks protocol %d, not %d: end the sandboxes with the version that started them", protocol, o.Protocol)
-		_ = send(conn, reply{Error: toWire(err)}, nil)
-		return false
+		return reply{Error: toWire(err)}, false
 	}
 	if o.Do == doLeave {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		end = s.active == 1 && !s.holding()
-		if end {
-			s.leave()
-		}
-		_ = send(conn, reply{Answer: answer{Ends: end}}, nil)
-		return end
+		return reply{}, true
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -209,8 +206,7 @@ func (s *server) handle(conn *net.UnixConn) (end bool) {
 		cancel()
 	}()
 	got, err := s.runtime(o.Place).perform(ctx, o, files)
-	_ = send(conn, reply{Answer: got, Error: toWire(err)}, nil)
-	return false
+	return reply{Answer: got, Error: toWire(err)}, false
 }
 
 // runtime makes the part of a [Runtime] that carries orders out.

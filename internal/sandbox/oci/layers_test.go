@@ -13,16 +13,19 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/guest"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/sandbox/oci"
+	"github.com/daybreak-agent/daybreak/internal/sandbox/sandboxtest"
 )
 
 // Each layer is needed: with it an attack fails, and without it, all else unchanged, the
 // same attack succeeds.
 func TestLayersAreNeeded(t *testing.T) {
 	tree := t.TempDir()
-	cmd := exec.Command("go", "build", "-o", filepath.Join(tree, "probe"), "github.com/daybreak-agent/daybreak/internal/sandbox/sandboxtest/testdata/probe")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build probe: %v\n%s", err, out)
+	probe, err := os.ReadFile(sandboxtest.Probe(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(tree, "probe"), probe, 0o755); err != nil {
+		t.Fatal(err)
 	}
 	says := func(line string) func(string) bool {
 		return func(out string) bool { return slices.Contains(strings.Split(out, "\n"), line) }

@@ -1,10 +1,13 @@
 // Package oci runs sandboxes with an OCI runtime such as runc. It owns the bundle (root file
 // system, overlay mounts, seccomp list, limits), the host's mounts and cgroups below its own
-// paths, and one directory per sandbox that holds handle.json.
+// paths, and one directory per sandbox that holds handle.json. For an ordinary user it owns
+// a holder as well: a process in a user and mount namespace of the user's own that does what
+// needs privileges.
 //
 // Invariants: handle.json is durable before the first mount, so that every sandbox can be
 // found and removed; mount points are made on memory that no sandbox can write, before it
-// runs; two live sandboxes share no host user id; the worker opens no file that a sandbox
+// runs; two live sandboxes share no host user id (of an ordinary user: none but the user's own,
+// as which they run); root and user differ in [standing] alone; the worker opens no file that a sandbox
 // wrote, a second sandbox reads them and a bounded decoder takes its stream; when Start
 // fails nothing is left behind.
 package oci
@@ -214,7 +217,7 @@ func (r *Runtime) launch(ctx context.Context, s *box, spec sandbox.Spec, start u
 		}
 	}
 	s.info = sandbox.Info{
-		Runtime: filepath.Base(r.cfg.Runtime) + " " + r.version, Isolation: "namespaces", Profile: profile, Limits: describe(s.limits),
+		Runtime: filepath.Base(r.cfg.Runtime) + " " + r.version, Isolation: stand.isolation(), Profile: profile, Limits: describe(s.limits),
 		Rootless: stand.Rootless,
 	}
 	if spec.Home.Keep != "" {
@@ -399,7 +402,7 @@ func (r *Runtime) Recover(ctx context.Context, id string) (sandbox.Sandbox, erro
 		return nil, err
 	}
 	s := &box{r: r, rec: rec}
-	s.info = sandbox.Info{Runtime: rec.Runtime, Isolation: "namespaces"}
+	s.info = sandbox.Info{Runtime: rec.Runtime, Isolation: r.standing().isolation(), Rootless: r.holder != nil}
 	if err := s.kill(ctx); err != nil {
 		return nil, err
 	}

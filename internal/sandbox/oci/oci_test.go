@@ -1,6 +1,7 @@
 package oci_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,9 +17,21 @@ import (
 var testGuest string
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == holderArg {
+		if err := oci.Hold(context.Background(), os.Stdin, os.Stdout); err != nil {
+			os.Exit(1)
+		}
+		return
+	}
+	if dir := os.Getenv(enterDir); dir != "" {
+		os.Exit(enterAsUser(dir))
+	}
 	if dir := os.Getenv(workerDir); dir != "" {
 		actWorker(dir)
 		return
+	}
+	if testGuest = os.Getenv(guestPath); testGuest != "" {
+		os.Exit(m.Run())
 	}
 	dir, err := os.MkdirTemp("", "daybreak-oci-test-")
 	if err == nil {
@@ -65,10 +78,10 @@ func lacking(t testing.TB, msg string) {
 
 func config(t testing.TB, dir string) oci.Config {
 	t.Helper()
-	if os.Geteuid() != 0 {
+	if os.Geteuid() != 0 && os.Getenv(guestPath) == "" {
 		lacking(t, "these tests start sandboxes and need root")
 	}
-	return oci.Config{Dir: dir, Runtime: runcPath(t), Guest: testGuest, Owner: "test"}
+	return oci.Config{Dir: dir, Runtime: runcPath(t), Guest: testGuest, Owner: "test", Holder: testHolder()}
 }
 
 // newRuntime makes a runtime that must leave nothing behind.
@@ -89,6 +102,9 @@ func newRuntime(t testing.TB, change func(*oci.Config)) *oci.Runtime {
 		}
 		if err := r.Close(); err != nil {
 			t.Error(err)
+		}
+		if os.Geteuid() != 0 {
+			noHolder(t, cfg.Dir)
 		}
 		for _, h := range h {
 			leftovers(t, h.ID)
@@ -111,8 +127,8 @@ func leftovers(t testing.TB, id string) {
 	if strings.Contains(string(b), id) {
 		t.Errorf("sandbox %s is still mounted", id)
 	}
-	groups, _ := filepath.Glob("/sys/fs/cgroup/*/daybreak/" + id + "*")
-	v2, _ := filepath.Glob("/sys/fs/cgroup/daybreak/" + id + "*")
+	groups, _ := filepath.Glob("/sys/fs/cgroup/*/daybreak*/" + id + "*")
+	v2, _ := filepath.Glob("/sys/fs/cgroup/daybreak*/" + id + "*")
 	if left := append(groups, v2...); len(left) != 0 {
 		t.Errorf("cgroups are left: %v", left)
 	}

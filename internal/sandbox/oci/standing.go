@@ -33,6 +33,14 @@ func userStanding(n uint32, cgroup string) standing {
 	return standing{Rootless: true, IDs: idPool{First: 1, Size: userRange, Count: min(n/userRange, idRanges)}, Cgroup: cgroup}
 }
 
+// isolation names what separates the sandboxes from the host.
+func (st standing) isolation() string {
+	if st.Rootless {
+		return "rootless namespaces"
+	}
+	return "namespaces"
+}
+
 // mappings is the user namespace of a sandbox whose range begins at first. A plain file
 // system cannot be mounted with other owners by a user, so a user's sandbox runs as the user
 // itself: its files are the user's on both sides.

@@ -25,14 +25,19 @@ func (s *suite) identity(t *testing.T) {
 	if status["NoNewPrivs"] != "1" || status["Seccomp"] != "2" || status["Groups"] != "" {
 		t.Errorf("NoNewPrivs %q, Seccomp %q, Groups %q", status["NoNewPrivs"], status["Seccomp"], status["Groups"])
 	}
+	// An ordinary user's sandbox runs as the user, who is 0 where the sandbox was made.
+	rootless := s.rt.Capabilities(t.Context()).Rootless
 	m := strings.Fields(ok(t, b, "cat /proc/self/uid_map"))
-	if len(m) != 3 || m[0] != "0" || m[1] == "0" || m[2] != "65536" {
+	if !rootless && (len(m) != 3 || m[0] != "0" || m[1] == "0" || m[2] != "65536") {
 		t.Errorf("uid_map: %v, want 64k ids that are not the host's", m)
+	}
+	if rootless && (len(m) != 9 || m[0] != "0" || m[1] == "0" || m[3] != "1000" || m[4] != "0" || m[5] != "1") {
+		t.Errorf("uid_map: %v, want 1000 and nothing else to be the user", m)
 	}
 	if got := strings.TrimSpace(ok(t, b, "ulimit -Hc; cat /proc/1/cmdline | tr '\\0' ' '; ls -d /proc/[0-9]* | wc -l")); !strings.HasPrefix(got, "0\n") {
 		t.Errorf("core limit and processes: %q", got)
 	}
-	if info := b.Info(); info.Runtime == "" || info.Isolation == "" || len(info.Profile) != 64 || info.Limits == "" || info.Ready <= 0 {
+	if info := b.Info(); info.Runtime == "" || info.Isolation == "" || len(info.Profile) != 64 || info.Limits == "" || info.Ready <= 0 || info.Rootless != rootless {
 		t.Errorf("info: %+v", info)
 	}
 }

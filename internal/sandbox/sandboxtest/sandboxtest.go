@@ -20,9 +20,9 @@ import (
 )
 
 // Run runs the suite. newRuntime makes a runtime with a state directory of its own; the
-// runtime is on this host and runs as root.
+// runtime is on this host, and may be that of an ordinary user.
 func Run(t *testing.T, newRuntime func(t *testing.T) sandbox.Runtime) {
-	s := &suite{probe: buildProbe(t), fresh: newRuntime}
+	s := &suite{probe: Probe(t), fresh: newRuntime}
 	s.rt = newRuntime(t)
 	for _, c := range []struct {
 		name string
@@ -66,8 +66,14 @@ type suite struct {
 	probe string
 }
 
-// buildProbe compiles the hostile program, statically so that it runs anywhere.
-func buildProbe(t *testing.T) string {
+// ProbePath in the environment names a built hostile program, for users without a compiler.
+const ProbePath = "DAYBREAK_TEST_PROBE"
+
+// Probe compiles the hostile program, statically so that it runs anywhere.
+func Probe(t *testing.T) string {
+	if p := os.Getenv(ProbePath); p != "" {
+		return p
+	}
 	out := filepath.Join(t.TempDir(), "probe")
 	cmd := exec.Command("go", "build", "-o", out, "github.com/daybreak-agent/daybreak/internal/sandbox/sandboxtest/testdata/probe")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
