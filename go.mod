@@ -5,6 +5,7 @@ go 1.26.7
 require (
 	charm.land/catwalk v0.52.1
 	charm.land/lipgloss/v2 v2.1.0
+	github.com/BurntSushi/toml v1.5.0
 	github.com/ProtonMail/go-crypto v1.5.2
 	github.com/anthropics/anthropic-sdk-go v1.84.0
 	github.com/bluekeyes/go-gitdiff v0.9.0
