@@ -37,6 +37,9 @@ func (m *Mirror) serveCrates(ctx context.Context, s *Session, r route) (answer, 
 	if !ok || f.name != r.file {
 		return answer{}, errNotFound
 	}
+	if err := s.release(r, f.risk); err != nil {
+		return answer{}, err
+	}
 	if f.url, err = m.crateURL(ctx, s, f, r.version); err != nil {
 		return answer{}, err
 	}
@@ -54,9 +57,11 @@ func parseCrateIndex(raw []byte, name string) (*document, error) {
 			continue
 		}
 		var v struct {
-			Name  string `json:"name"`
-			Vers  string `json:"vers"`
-			Cksum string `json:"cksum"`
+			Name    string `json:"name"`
+			Vers    string `json:"vers"`
+			Cksum   string `json:"cksum"`
+			Yanked  bool   `json:"yanked"`
+			Pubtime string `json:"pubtime"`
 		}
 		if err := json.Unmarshal(line, &v); err != nil {
 			return nil, err
@@ -68,7 +73,7 @@ func parseCrateIndex(raw []byte, name string) (*document, error) {
 		if _, twice := doc.files[v.Vers]; !ok || twice || !fullVersion(v.Vers) {
 			continue
 		}
-		doc.files[v.Vers] = remote{digest: d, name: v.Name}
+		doc.files[v.Vers] = remote{digest: d, name: v.Name, risk: risk{published: when(v.Pubtime), yanked: v.Yanked}}
 		out.Write(line)
 		out.WriteByte('\n')
 	}

@@ -107,6 +107,9 @@ func (m *Mirror) goFile(ctx context.Context, s *Session, r route, up *Upstream) 
 	if err != nil {
 		return answer{}, errNotFound
 	}
+	if err := m.goAge(ctx, s, r); err != nil {
+		return answer{}, err
+	}
 	tail, ctype := ".zip", "application/zip"
 	if r.kind == goMod {
 		tail, ctype = ".mod", plainText
@@ -121,6 +124,23 @@ func (m *Mirror) goFile(ctx context.Context, s *Session, r route, up *Upstream) 
 	}
 	b, err := m.file(ctx, s, up, "go "+rel, f)
 	return answer{file: b, ctype: ctype}, err
+}
+
+// goAge holds a module's code to the session's least age; its go.mod may be read earlier.
+func (m *Mirror) goAge(ctx context.Context, s *Session, r route) error {
+	if s.cfg.MinAge == 0 || r.kind != goZip {
+		return nil
+	}
+	r.kind = goInfo
+	a, err := m.serveGo(ctx, s, r)
+	if err != nil {
+		return err
+	}
+	var info struct{ Time time.Time }
+	if err := json.Unmarshal(a.body, &info); err != nil {
+		return bad(ReasonUpstream, "the module's time cannot be read")
+	}
+	return s.release(r, risk{published: info.Time})
 }
 
 // goHash finds what the file must hash to; a zero digest means that the operator lets this

@@ -52,6 +52,9 @@ func (m *Mirror) mavenBytes(ctx context.Context, s *Session, r route) (answer, e
 		}
 		return answer{body: doc.body, ctype: "application/xml"}, nil
 	}
+	if err := s.release(route{eco: Maven, name: r.name, version: r.version}, risk{}); err != nil {
+		return answer{}, err
+	}
 	f := remote{url: join(up.URL, r.file)}
 	doc, _, err := m.docs.get(ctx, "mavensum "+r.file, immutableTTL, func(ctx context.Context) (*document, error) {
 		d, err := m.mavenSum(ctx, s, r)

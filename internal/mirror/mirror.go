@@ -253,6 +253,7 @@ type remote struct {
 	url    string
 	digest digest
 	name   string
+	risk   risk
 }
 
 type flight struct {

@@ -190,3 +190,62 @@ func TestFetchBudgetAndRate(t *testing.T) {
 	s.s.Stop()
 	s.want("/npm/@team/lib", 403, ReasonStopped) // NET-19: nothing after the task's end
 }
+
+// TestNET18: young, yanked, deprecated, scripted, and names made to be mistaken.
+func TestNET18Risks(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"react", "reatc", true}, {"react", "reac", true}, {"react", "reacct", true}, {"react", "teact", true}, {"react", "preact", true},
+		{"react", "react", false}, {"react", "raecz", false}, {"a", "b", true}, {"", "a", true}, {"abcd", "badc", false}, {"ab", "ba", true},
+	} {
+		if oneEdit(c.a, c.b) != c.want || oneEdit(c.b, c.a) != c.want {
+			t.Errorf("%q and %q: want %v", c.a, c.b, c.want)
+		}
+	}
+	r := newRig(t, nil)
+	s := r.session(func(c *SessionConfig) {
+		c.Allow = nil
+		c.Known = map[Ecosystem][]string{NPM: {"left-pad", "@team/lib"}}
+	})
+	s.want("/npm/left-pda", 403, ReasonSimilar)
+	s.want("/npm/@team/lip", 403, ReasonSimilar)
+	r.untouched("similar names")
+
+	sum := strings.Repeat("0", 64)
+	young, old := r.clock.now().Add(-time.Hour).Format(time.RFC3339), r.clock.now().Add(-90*24*time.Hour).Format(time.RFC3339)
+	r.up.put("/npm/young", "", []byte(fmt.Sprintf(`{"name":"young","time":{"1.0.0":%q,"0.9.0":%q},"versions":{
+		"1.0.0":{"dist":{"shasum":"%[3]s","tarball":"/x.tgz"}},
+		"0.9.0":{"deprecated":"use 1.0","scripts":{"postinstall":"sh x"},"dist":{"shasum":"da39a3ee5e6b4b0d3255bfef95601890afd80709","tarball":"/empty.tgz"}}}}`, young, old, sum[:40])))
+	r.up.put("/empty.tgz", "", nil)
+	r.up.put("/crates/yo/un/young", "", []byte(fmt.Sprintf(`{"name":"young","vers":"1.0.0","cksum":%q,"pubtime":%q,"yanked":true}`, sum, young)))
+	r.up.put("/simple/young/", simpleJSON, []byte(fmt.Sprintf(`{"files":[{"filename":"young-1.tar.gz","url":"/x","hashes":{"sha256":%q},"upload-time":%q}]}`, sum, young)))
+	r.up.put("/go/example.com/team/lib/@v/v1.0.0.info", "", []byte(fmt.Sprintf(`{"Version":"v1.0.0","Time":%q}`, young)))
+	s = r.session(func(c *SessionConfig) { c.MinAge = 24 * time.Hour })
+	for _, p := range []string{"/npm/young/-/young-1.0.0.tgz", "/crates/dl/young/1.0.0/download", "/pypi/files/young/young-1.tar.gz", "/go/example.com/team/lib/@v/v1.0.0.zip"} {
+		s.want(p, 403, ReasonYoung)
+	}
+	s.want("/npm/young/-/young-0.9.0.tgz", 200, "")
+	s.want("/npm/young/-/young-0.9.0.tgz", 200, "")
+	s.want("/go/example.com/team/lib/@v/v1.0.0.mod", 200, "")
+	noted := 0
+	for _, e := range s.ledger() {
+		if len(e.Notes) > 0 {
+			noted++
+			if len(e.Notes) != 2 || e.Notes[0] != "deprecated: use 1.0" || e.Version != "0.9.0" {
+				t.Errorf("%+v", e)
+			}
+		}
+	}
+	if noted != 1 {
+		t.Errorf("%d notes", noted)
+	}
+	known := r.session(func(c *SessionConfig) {
+		c.MinAge = 24 * time.Hour
+		c.KnownVersions = map[Ecosystem][]string{Go: {"example.com/team/lib@v1.0.0"}}
+	})
+	known.want("/go/example.com/team/lib/@v/v1.0.0.zip", 200, "") // the base has it already
+	r.clock.add(48 * time.Hour)
+	s.want("/go/example.com/team/lib/@v/v1.0.0.zip", 200, "") // it has grown old enough
+}

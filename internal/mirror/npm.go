@@ -17,9 +17,13 @@ const npmAccept = "application/vnd.npm.install-v1+json, application/json;q=0.8"
 
 func (m *Mirror) serveNPM(ctx context.Context, s *Session, r route) (answer, error) {
 	up := m.cfg.NPM
-	doc, _, err := m.docs.get(ctx, "npm "+r.name, metadataTTL, func(ctx context.Context) (*document, error) {
+	key, form := "npm "+r.name, npmAccept
+	if s.cfg.MinAge > 0 { // only the long form says when a version was published
+		key, form = "npm long "+r.name, "application/json"
+	}
+	doc, _, err := m.docs.get(ctx, key, metadataTTL, func(ctx context.Context) (*document, error) {
 		// the scope's slash is escaped on the registry's side of the protocol
-		raw, final, _, err := m.raw(ctx, s, up, strings.TrimRight(up.URL, "/")+"/"+strings.ReplaceAll(escape(r.name), "/", "%2f"), npmAccept)
+		raw, final, _, err := m.raw(ctx, s, up, strings.TrimRight(up.URL, "/")+"/"+strings.ReplaceAll(escape(r.name), "/", "%2f"), form)
 		if err != nil {
 			return nil, err
 		}
@@ -40,6 +44,9 @@ func (m *Mirror) serveNPM(ctx context.Context, s *Session, r route) (answer, err
 	if !ok {
 		return answer{}, errNotFound
 	}
+	if err := s.release(r, f.risk); err != nil {
+		return answer{}, err
+	}
 	b, err := m.file(ctx, s, up, "npm "+r.name+"@"+r.version, f)
 	return answer{file: b, ctype: "application/octet-stream"}, err
 }
@@ -51,6 +58,7 @@ func parsePackument(raw []byte, name, from string) (*document, error) {
 		Name     string                                `json:"name"`
 		Tags     map[string]string                     `json:"dist-tags,omitempty"`
 		Modified string                                `json:"modified,omitempty"`
+		Time     map[string]json.RawMessage            `json:"time,omitempty"`
 		Versions map[string]map[string]json.RawMessage `json:"versions"`
 	}
 	if err := json.Unmarshal(raw, &p); err != nil {
@@ -76,6 +84,7 @@ func parsePackument(raw []byte, name, from string) (*document, error) {
 			delete(p.Versions, version)
 			continue
 		}
+		f.risk = risk{published: when(text(p.Time[version])), deprecated: text(v["deprecated"]), installScript: scripted(v)}
 		doc.files[version] = f
 		dist["tarball"] = quote(baseMark + "/npm/" + name + "/-/" + escape(short+"-"+version) + ".tgz")
 		b, err := json.Marshal(dist)
@@ -92,6 +101,18 @@ func parsePackument(raw []byte, name, from string) (*document, error) {
 	var err error
 	doc.body, err = json.Marshal(p)
 	return doc, err
+}
+
+// scripted reports whether installing runs the package's own code.
+func scripted(v map[string]json.RawMessage) bool {
+	if string(v["hasInstallScript"]) == "true" {
+		return true
+	}
+	var scripts map[string]json.RawMessage
+	if json.Unmarshal(v["scripts"], &scripts) != nil {
+		return false
+	}
+	return scripts["preinstall"] != nil || scripts["install"] != nil || scripts["postinstall"] != nil
 }
 
 // text reads a JSON string, or nothing.

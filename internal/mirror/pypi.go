@@ -44,6 +44,9 @@ func (m *Mirror) servePyPI(ctx context.Context, s *Session, r route, accept stri
 	if !ok {
 		return answer{}, errNotFound
 	}
+	if err := s.release(r, f.risk); err != nil {
+		return answer{}, err
+	}
 	b, err := m.file(ctx, s, up, "pypi "+r.name+" "+r.file, f)
 	return answer{file: b, ctype: "application/octet-stream"}, err
 }
@@ -92,7 +95,8 @@ func parseSimple(raw []byte, name, from, ctype string) (*document, error) {
 		if _, twice := doc.files[f.Filename]; twice {
 			continue
 		}
-		doc.files[f.Filename] = remote{url: u, digest: sum}
+		src := !strings.HasSuffix(f.Filename, ".whl") // building a source archive runs its code
+		doc.files[f.Filename] = remote{url: u, digest: sum, risk: risk{published: when(f.UploadTime), yanked: yanked(f.Yanked) != nil, installScript: src}}
 		f.CoreMetadata = metadataOf(doc, f, u)
 		f.Hashes = map[string]string{"sha256": sum.sum}
 		f.URL = "../../files/" + name + "/" + escape(f.Filename)

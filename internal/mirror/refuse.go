@@ -23,6 +23,8 @@ const (
 	ReasonBudget   Reason = "name.budget"    // new names used up
 	ReasonLong     Reason = "name.long"      // a new name over the cap
 	ReasonForeign  Reason = "name.foreign"   // a Go module outside the known prefixes
+	ReasonSimilar  Reason = "name.similar"   // one letter away from a known name
+	ReasonYoung    Reason = "version.young"  // published too recently
 	ReasonVersions Reason = "version.budget" // new versions used up
 	ReasonCanary   Reason = "egress.canary"  // a name that carries a planted token
 	ReasonRate     Reason = "rate"

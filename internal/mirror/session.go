@@ -21,6 +21,7 @@ type Entry struct {
 	New       bool      `json:"new,omitempty"`     // it cost budget
 	Status    int       `json:"status"`
 	Detail    string    `json:"detail,omitempty"` // one line, safe to show
+	Notes     []string  `json:"notes,omitempty"`  // what a reviewer should know about this version
 }
 
 // Limits bound one session. Zero fields take the defaults named.
@@ -42,14 +43,18 @@ type SessionConfig struct {
 	// Known are the names in the base's lockfiles, in each ecosystem's own spelling: module
 	// path, package, project, crate, group:artifact.
 	Known map[Ecosystem][]string
-	// KnownVersions are their versions, as name@version: for Go and Maven, whose version is
-	// part of what an upstream is asked for.
+	// KnownVersions are their versions, as name@version. Other versions of Go and Maven
+	// packages cost budget, since the version itself is sent to the upstream; in every
+	// ecosystem they are looked at more closely (MinAge, notes).
 	KnownVersions map[Ecosystem][]string
 	// GoSum are the lines of the base's go.sum: "module version" or "module version/go.mod" to "h1:…".
 	GoSum map[string]string
 	// Allow are the operator's patterns, as "npm:@team/*" or "go:example.com/team/*". A
 	// pattern that ends in /* stands for all names below; "npm:*" stands for all names.
 	Allow []string
+	// MinAge is how long a version that the lockfiles do not name must have been public, where
+	// the registry says when it was published. 0 means any age.
+	MinAge time.Duration
 	// Offline serves only what the store already has.
 	Offline bool
 	Limits  Limits
@@ -214,6 +219,8 @@ func (s *Session) newName(r route, key string) error {
 			return deny(http.StatusForbidden, ReasonCanary, "the name carries a planted token")
 		case r.eco == Go && !s.belowKnown(r.name):
 			return deny(http.StatusForbidden, ReasonForeign, "%s lies below no module of the base's go.sum and none on the operator's list", r.name)
+		case s.similar(r.eco, r.name) != "":
+			return deny(http.StatusForbidden, ReasonSimilar, "%s is in no lockfile and one letter away from %s, which is", r.name, s.similar(r.eco, r.name))
 		case s.names >= s.cfg.Limits.NewNames:
 			return deny(http.StatusForbidden, ReasonBudget, "the %d new names of this task are used up", s.cfg.Limits.NewNames)
 		}
