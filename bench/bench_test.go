@@ -39,6 +39,17 @@ func TestTable(t *testing.T) {
 	}
 }
 
+func TestTimes(t *testing.T) {
+	for _, tc := range []struct {
+		a, b time.Duration
+		want string
+	}{{3, 2, "1.5×"}, {2, 3, "0.7×"}, {1, 28, "1/28 of it"}, {0, 5, "0.0×"}, {5, 0, "–"}} {
+		if got := times(tc.a, tc.b); got != tc.want {
+			t.Errorf("%d beside %d: %s, want %s", tc.a, tc.b, got, tc.want)
+		}
+	}
+}
+
 func TestScriptsHaveTheSteps(t *testing.T) {
 	for _, s := range []int{len(trueScript().Turns), len(workScript().Turns)} {
 		if s != steps+1 {

@@ -89,5 +89,8 @@ func times(a, b time.Duration) string {
 	if b <= 0 {
 		return "–"
 	}
+	if a > 0 && b/a >= 2 {
+		return fmt.Sprintf("1/%.0f of it", float64(b)/float64(a))
+	}
 	return fmt.Sprintf("%.1f×", float64(a)/float64(b))
 }
