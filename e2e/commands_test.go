@@ -201,7 +201,8 @@ func writeArchive(name, dir string) error {
 
 func makeRepo(dir string) error {
 	for _, a := range [][]string{
-		{"init", "--quiet", "--initial-branch=main", "--template="}, {"add", "--all", "--force", "."},
+		{"init", "--quiet", "--initial-branch=main", "--template="},
+		{"add", "--all", "--force", "."},
 		{"commit", "--quiet", "--allow-empty", "--message=Start"},
 	} {
 		if out, err := gitIn(dir, a...); err != nil {

@@ -38,6 +38,15 @@ func with(k, field string, value any) func(line) bool {
 	return func(l line) bool { return l.Kind == k && fmt.Sprint(l.Payload[field]) == fmt.Sprint(value) }
 }
 
+// following fits the first event of a kind after one of another.
+func following(first, then string) func(line) bool {
+	seen := false
+	return func(l line) bool {
+		seen = seen || l.Kind == first
+		return seen && l.Kind == then
+	}
+}
+
 func killPoints() []killPoint {
 	return []killPoint{
 		{name: "run.started", match: kind("run.started")},
@@ -54,10 +63,7 @@ func killPoints() []killPoint {
 		{name: "tool.started of reproduce", match: with("tool.started", "name", "reproduce")},
 		{name: "reproduction.checked", match: kind("reproduction.checked")},
 		{name: "agent.submitted", match: kind("agent.submitted")},
-		{name: "sandbox.started of the verifier", match: func(l line) bool {
-			p := fmt.Sprint(l.Payload["purpose"])
-			return l.Kind == "sandbox.started" && p != "agent" && l.Seq > 45
-		}},
+		{name: "sandbox.started of the verifier", match: following("agent.submitted", "sandbox.started")},
 		{name: "verification.finished", match: kind("verification.finished")},
 		{name: "effect.intended of the push", match: with("effect.intended", "kind", "push")},
 		{name: "effect.done of the push", match: with("effect.done", "kind", "push")},
