@@ -8,11 +8,17 @@ import (
 // ClientEnv points package managers at a mirror by environment. base is the forwarder's
 // address inside the sandbox, as http://127.0.0.1:4873. Nothing here weakens anything that
 // counts: what a client checks for itself it still checks, and what it does not the mirror did.
-func ClientEnv(base string) []string {
+func ClientEnv(base string, cfg *Config) []string {
 	base = strings.TrimRight(base, "/")
 	host := strings.TrimPrefix(base, "http://")
 	host, _, _ = strings.Cut(host, ":")
+	sumdb, private := "off", ""
+	if g := cfg.Go; g != nil && g.Sum != nil {
+		sumdb, private = g.Sum.Key, g.Unverified
+	}
 	return []string{
+		"GOSUMDB=" + sumdb,
+		"GONOSUMDB=" + private,
 		"GOPROXY=" + base + "/go",
 		"GOVCS=*:off", // a module comes from the mirror or not at all
 		"npm_config_registry=" + base + "/npm/",

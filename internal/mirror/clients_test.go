@@ -52,7 +52,7 @@ func (r *rig) box(t *testing.T, edit func(*SessionConfig)) *box {
 	})
 	relayOn(t, l, s)
 	in := &box{t: t, s: s, base: base, home: t.TempDir(), dir: t.TempDir()}
-	in.env = append(ClientEnv(base), "PATH="+os.Getenv("PATH"), "HOME="+in.home, "GOPATH="+in.home+"/go", "GOFLAGS=-modcacherw -mod=mod", "GOTOOLCHAIN=local",
+	in.env = append(ClientEnv(base, &r.m.cfg), "PATH="+os.Getenv("PATH"), "HOME="+in.home, "GOPATH="+in.home+"/go", "GOFLAGS=-modcacherw -mod=mod", "GOTOOLCHAIN=local",
 		"GOCACHE="+in.home+"/gocache", "npm_config_cache="+in.home+"/npm", "npm_config_loglevel=error", "PIP_CONFIG_FILE="+os.DevNull, "PIP_NO_CACHE_DIR=1", "CARGO_HOME="+in.home+"/.cargo")
 	for name, text := range ClientFiles(base, in.home, nil) {
 		in.write(name, text)
@@ -103,8 +103,7 @@ func TestClientGo(t *testing.T) {
 	in := r.box(t, nil)
 	in.write("go.mod", "module m\n\ngo 1.21\n\nrequire example.com/team/lib v1.0.0\n")
 	in.write("m.go", "package main\n\nimport \"example.com/team/lib\"\n\nfunc main() { println(lib.Answer) }\n")
-	db := []string{"GOSUMDB=" + r.m.cfg.Go.Sum.Key}
-	if out := in.run(db, "go", "run", "."); !strings.Contains(out, "42") {
+	if out := in.run(nil, "go", "run", "."); !strings.Contains(out, "42") {
 		t.Errorf("go run: %s", out)
 	}
 	// with every check of its own switched off, the client still gets nothing forged (NET-17)

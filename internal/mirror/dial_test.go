@@ -76,8 +76,10 @@ func TestNET10Redirects(t *testing.T) {
 
 // TestNET11Addresses: the table of addresses that no registry has.
 func TestNET11Addresses(t *testing.T) {
-	for _, a := range []string{"127.0.0.1", "127.9.9.9", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1", "198.18.0.1", "::1", "fd12::1", "fec0::1",
-		"::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "::127.0.0.1", "192.0.0.8"} {
+	for _, a := range []string{
+		"127.0.0.1", "127.9.9.9", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1", "198.18.0.1", "::1", "fd12::1", "fec0::1",
+		"::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "::127.0.0.1", "192.0.0.8",
+	} {
 		ip := netip.MustParseAddr(a)
 		if checkAddr(ip, false) == nil {
 			t.Errorf("%s is allowed", a)

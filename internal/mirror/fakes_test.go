@@ -188,14 +188,18 @@ func (f *fake) stock(t testing.TB) (key string, ring openpgp.EntityList) {
 		"name": "@team/lib", "dist-tags": map[string]string{"latest": "1.0.0"},
 		"versions": map[string]any{
 			"1.0.0": map[string]any{"name": "@team/lib", "version": "1.0.0", "dist": map[string]any{
-				"integrity": "sha512-" + base64.StdEncoding.EncodeToString(s512[:]), "tarball": f.URL + "/npm/@team/lib/-/lib-1.0.0.tgz"}},
+				"integrity": "sha512-" + base64.StdEncoding.EncodeToString(s512[:]), "tarball": f.URL + "/npm/@team/lib/-/lib-1.0.0.tgz",
+			}},
 			"2.0.0": map[string]any{"name": "@team/lib", "version": "2.0.0", "dist": map[string]any{"tarball": f.URL + "/nothing-promised.tgz"}},
-		}}))
+		},
+	}))
 	f.put("/npm/@team/lib/-/lib-1.0.0.tgz", "application/octet-stream", ball)
 	// PyPI
 	wheel := wheel(t)
-	f.put("/simple/team-lib/", simpleJSON, mustJSON(t, map[string]any{"meta": map[string]string{"api-version": "1.0"}, "name": "team-lib",
-		"files": []map[string]any{{"filename": wheelName, "url": "/files/" + wheelName, "hashes": map[string]string{"sha256": sha(wheel)}, "requires-python": ">=3.8", "yanked": false}}}))
+	f.put("/simple/team-lib/", simpleJSON, mustJSON(t, map[string]any{
+		"meta": map[string]string{"api-version": "1.0"}, "name": "team-lib",
+		"files": []map[string]any{{"filename": wheelName, "url": "/files/" + wheelName, "hashes": map[string]string{"sha256": sha(wheel)}, "requires-python": ">=3.8", "yanked": false}},
+	}))
 	f.put("/files/"+wheelName, "application/octet-stream", wheel)
 	f.put("/simple/old-lib/", "text/html", []byte(`<!DOCTYPE html><html><body><A HREF="../../files/`+wheelName+`#sha256=`+sha(wheel)+`" data-requires-python="&gt;=3.8" data-yanked="">`+wheelName+`</A></body></html>`))
 	// crates

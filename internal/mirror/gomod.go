@@ -159,26 +159,33 @@ func (m *Mirror) goHash(ctx context.Context, s *Session, r route) (digest, error
 	if m.sums == nil {
 		return digest{}, bad(ReasonUnproven, "%s@%s has no line in the base's go.sum and there is no checksum database", r.name, r.version)
 	}
-	doc, _, err := m.docs.get(ctx, "gosum "+r.name+"@"+r.version+suffix, immutableTTL, func(context.Context) (*document, error) {
+	h, err := m.sumLine(ctx, s, r, suffix)
+	return digest{algo, h}, err
+}
+
+// sumLine asks the checksum database for one hash; what it answers is proven against its tree
+// head and kept.
+func (m *Mirror) sumLine(ctx context.Context, s *Session, r route, suffix string) (string, error) {
+	version := r.version + suffix
+	doc, _, err := m.docs.get(ctx, "gosum "+r.name+"@"+version, immutableTTL, func(context.Context) (*document, error) {
 		if err := s.fetching(); err != nil {
 			return nil, err
 		}
-		lines, err := m.sums.Lookup(r.name, r.version+suffix)
+		lines, err := m.sums.Lookup(r.name, version)
 		if err != nil {
 			return nil, sumTrouble(err)
 		}
 		for _, l := range lines {
-			if f := strings.Fields(l); len(f) == 3 && f[0] == r.name && f[1] == r.version+suffix && strings.HasPrefix(f[2], "h1:") {
-				return &document{extra: digest{algo, f[2]}}, nil
+			if f := strings.Fields(l); len(f) == 3 && f[0] == r.name && f[1] == version && strings.HasPrefix(f[2], "h1:") {
+				return &document{body: []byte(f[2])}, nil
 			}
 		}
-		return nil, bad(ReasonUnproven, "the checksum database has no line for %s@%s", r.name, r.version)
+		return nil, bad(ReasonUnproven, "the checksum database has no line for %s@%s", r.name, version)
 	})
 	if err != nil {
-		return digest{}, err
+		return "", err
 	}
-	d, _ := doc.extra.(digest)
-	return d, nil
+	return string(doc.body), nil
 }
 
 func sumTrouble(err error) error {
@@ -243,16 +250,20 @@ func (m *Mirror) serveSum(ctx context.Context, s *Session, r route) (answer, err
 	if r.kind == sumSupported {
 		return answer{ctype: plainText}, nil
 	}
-	if r.kind == sumTile {
+	if r.kind == sumLookup {
+		if module.MatchPrefixPatterns(m.cfg.Go.Unverified, r.name) {
+			return answer{}, errNotFound // a private name is told to nobody
+		}
+		if _, err := m.sumLine(ctx, s, r, ""); err != nil {
+			return answer{}, err
+		}
+	}
+	if r.kind == sumTile || r.kind == sumLookup {
 		if b, err := m.sumOps.ReadCache(m.sumOps.name + "/" + r.file); err == nil {
 			return answer{body: b, ctype: "application/octet-stream"}, nil
 		}
 	}
-	ttl := immutableTTL
-	if r.kind == sumLatest {
-		ttl = metadataTTL
-	}
-	doc, _, err := m.docs.get(ctx, "sum "+r.file, ttl, func(ctx context.Context) (*document, error) {
+	doc, _, err := m.docs.get(ctx, "sum "+r.file, metadataTTL, func(ctx context.Context) (*document, error) {
 		if err := s.fetching(); err != nil {
 			return nil, err
 		}
@@ -285,8 +296,10 @@ func newSumOps(m *Mirror, g *GoUpstream, dir string) (*sumOps, error) {
 	if err != nil || !sumName.MatchString(v.Name()) {
 		return nil, invalid("the checksum database's key cannot be read: %v", err)
 	}
-	o := &sumOps{m: m, name: v.Name(), key: g.Sum.Key, up: &g.Upstream, base: strings.TrimRight(g.URL, "/") + "/sumdb/" + v.Name(),
-		dir: filepath.Join(dir, "sumdb"), tmp: filepath.Join(dir, "tmp")}
+	o := &sumOps{
+		m: m, name: v.Name(), key: g.Sum.Key, up: &g.Upstream, base: strings.TrimRight(g.URL, "/") + "/sumdb/" + v.Name(),
+		dir: filepath.Join(dir, "sumdb"), tmp: filepath.Join(dir, "tmp"),
+	}
 	if g.Sum.URL.URL != "" {
 		o.up, o.base = &Upstream{Origin: g.Sum.URL}, strings.TrimRight(g.Sum.URL.URL, "/")
 	}

@@ -36,10 +36,26 @@ func NewHost(home string) *Host {
 	}}
 }
 
-// Upstreams fills a configuration's ecosystems from the machine.
+// Upstreams fills the ecosystems that the operator left open.
 func (h *Host) Upstreams(ctx context.Context, cfg *Config) {
-	cfg.Go, cfg.NPM, cfg.PyPI = h.GoProxy(ctx), h.npm(ctx), h.pypi(ctx)
-	cfg.Crates, cfg.Maven, cfg.Debian = h.crates(), h.maven(), h.Apt(ctx)
+	if cfg.Go == nil {
+		cfg.Go = h.GoProxy(ctx)
+	}
+	if cfg.NPM == nil {
+		cfg.NPM = h.npm(ctx)
+	}
+	if cfg.PyPI == nil {
+		cfg.PyPI = h.pypi(ctx)
+	}
+	if cfg.Crates == nil {
+		cfg.Crates = h.crates()
+	}
+	if cfg.Maven == nil {
+		cfg.Maven = h.maven()
+	}
+	if cfg.Debian == nil {
+		cfg.Debian = h.Apt(ctx)
+	}
 }
 
 func (h *Host) out(ctx context.Context, name string, args ...string) string {

@@ -76,6 +76,21 @@ func TestHostUpstreams(t *testing.T) {
 	}
 }
 
+// TestOperatorWins: what the operator set is not asked of the machine.
+func TestOperatorWins(t *testing.T) {
+	h := &Host{Root: t.TempDir(), Run: func(_ context.Context, name string, _ ...string) ([]byte, error) {
+		if name == "npm" {
+			t.Error("npm was asked")
+		}
+		return nil, errors.New("no")
+	}}
+	c := Config{NPM: &Upstream{Origin: Origin{URL: "https://artifacts.example/npm"}}}
+	h.Upstreams(t.Context(), &c)
+	if c.NPM.URL != "https://artifacts.example/npm" {
+		t.Errorf("%+v", c.NPM)
+	}
+}
+
 func TestHostSaysNothing(t *testing.T) {
 	root := hostDir(t, nil)
 	for name, run := range map[string]map[string]string{

@@ -241,7 +241,6 @@ type documents struct {
 // document is an index as the mirror serves it, and where its files are.
 type document struct {
 	body, alt         []byte
-	ctype, altType    string
 	files             map[string]remote
 	extra             any
 	expires, lastUsed time.Time

@@ -197,8 +197,17 @@ func TestNET18Risks(t *testing.T) {
 		a, b string
 		want bool
 	}{
-		{"react", "reatc", true}, {"react", "reac", true}, {"react", "reacct", true}, {"react", "teact", true}, {"react", "preact", true},
-		{"react", "react", false}, {"react", "raecz", false}, {"a", "b", true}, {"", "a", true}, {"abcd", "badc", false}, {"ab", "ba", true},
+		{"react", "reatc", true},
+		{"react", "reac", true},
+		{"react", "reacct", true},
+		{"react", "teact", true},
+		{"react", "preact", true},
+		{"react", "react", false},
+		{"react", "raecz", false},
+		{"a", "b", true},
+		{"", "a", true},
+		{"abcd", "badc", false},
+		{"ab", "ba", true},
 	} {
 		if oneEdit(c.a, c.b) != c.want || oneEdit(c.b, c.a) != c.want {
 			t.Errorf("%q and %q: want %v", c.a, c.b, c.want)

@@ -11,7 +11,7 @@ import (
 )
 
 // Serve answers a session's clients on its own listener until ctx ends or the listener is
-// closed, then waits a moment for what is under way. One listener, one task: what one client
+// closed, then waits up to two seconds for what is under way. One listener, one task: what one client
 // does to its connections no other task feels. It returns nil after an orderly end.
 func (m *Mirror) Serve(ctx context.Context, l net.Listener, s *Session) error {
 	srv := &http.Server{
@@ -26,7 +26,9 @@ func (m *Mirror) Serve(ctx context.Context, l net.Listener, s *Session) error {
 		DisableGeneralOptionsHandler: true,
 		Protocols:                    onlyHTTP1(),
 	}
+	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
 		s.Stop()
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
@@ -34,8 +36,10 @@ func (m *Mirror) Serve(ctx context.Context, l net.Listener, s *Session) error {
 			_ = srv.Close()
 		}
 	})
-	defer stop()
 	err := srv.Serve(&capped{Listener: l, s: s, max: int64(s.cfg.Limits.Conns)})
+	if !stop() {
+		<-ended
+	}
 	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		return nil
 	}

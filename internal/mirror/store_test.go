@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -232,6 +233,38 @@ func TestGoVerification(t *testing.T) {
 		}
 		if len(r.m.store.refs) != 0 {
 			t.Error("an unverified file is in the store")
+		}
+	})
+	t.Run("a private name is told to no database", func(t *testing.T) {
+		r := newRig(t, func(c *Config) { c.Go.Unverified = "example.com/team" })
+		s := r.session(nil)
+		s.want("/go/sumdb/"+fakeDB+"/lookup/example.com/team/lib@v1.0.0", 404, "")
+		s.want(zip, 200, "")
+		for _, req := range r.up.requests() {
+			if strings.Contains(req.URL.Path, "sumdb") {
+				t.Errorf("the database was asked: %s", req.URL)
+			}
+		}
+	})
+	t.Run("a lookup is proven before it is passed on", func(t *testing.T) {
+		r := newRig(t, nil)
+		s := r.session(nil)
+		const lookup = "/go/sumdb/" + fakeDB + "/lookup/example.com/team/lib@v1.0.0"
+		honest := s.want(lookup, 200, "")
+		n := len(r.up.requests())
+		if again := s.want(lookup, 200, ""); !bytes.Equal(again, honest) || len(r.up.requests()) != n {
+			t.Error("the second answer is another one, or was fetched again")
+		}
+		r2 := newRig(t, nil)
+		r2.up.put(lookup, "", bytes.Replace(honest, []byte("h1:"), []byte("h1:AAAA"), 1)) // signed by another database
+		if status, body, _ := r2.session(nil).get(lookup); status != 502 {
+			t.Errorf("%d %s", status, body)
+		}
+	})
+	t.Run("a module that expands without end", func(t *testing.T) {
+		left := int64(1000)
+		if _, err := io.Copy(io.Discard, &counted{strings.NewReader(strings.Repeat("x", 2000)), &left}); !errors.Is(err, errTooLarge) {
+			t.Errorf("%v", err)
 		}
 	})
 	t.Run("a database with another key", func(t *testing.T) {
