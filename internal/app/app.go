@@ -29,6 +29,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/git"
 	"github.com/daybreak-agent/daybreak/internal/model/catalog"
 	"github.com/daybreak-agent/daybreak/internal/policy"
+	"github.com/daybreak-agent/daybreak/internal/policy/secrets"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/sandbox/oci"
 	"github.com/daybreak-agent/daybreak/internal/snapshot"
@@ -237,7 +238,7 @@ func (a *App) Worker(h Hooks) (*worker.Worker, error) {
 	}
 	return worker.New(worker.Config{
 		Store: a.Store, Runtime: rt, Git: a.Git, Snapshots: a.Snapshots,
-		Forge: pulls, Model: a.Model, Redactor: a.redactor(), Sandbox: spec, Environment: environment(spec),
+		Forge: pulls, Model: a.Model, Redactor: policy.NewRedactor(a.secrets()), Secrets: secrets.New(a.secrets()), Sandbox: spec, Environment: environment(spec),
 		Protected: c.Protected, AuthorName: c.Author.Name, AuthorEmail: c.Author.Email,
 		MaxOutput: c.Reply.MaxOutput, Thinking: c.Reply.Thinking,
 		Owner: Owner(), Dead: Gone, Sign: a.signer.sign, Now: a.Now, Rand: a.opts.Rand, Logger: a.opts.Logger,
@@ -268,12 +269,12 @@ func environment(s sandbox.Spec) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// redactor masks every secret this process was given.
-func (a *App) redactor() *policy.Redactor {
-	var secrets []policy.Secret
+// secrets are the values this process was given that must not be stored, shown or sent.
+func (a *App) secrets() []policy.Secret {
+	var out []policy.Secret
 	add := func(name, v string) {
 		if len(v) >= 8 {
-			secrets = append(secrets, policy.Secret{Name: name, Value: v})
+			out = append(out, policy.Secret{Name: name, Value: v})
 		}
 	}
 	for name, p := range a.Config.Providers {
@@ -284,5 +285,5 @@ func (a *App) redactor() *policy.Redactor {
 	for _, n := range a.Config.Redact {
 		add(n, a.opts.Getenv(n))
 	}
-	return policy.NewRedactor(secrets)
+	return out
 }

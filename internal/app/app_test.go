@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/config"
+	"github.com/daybreak-agent/daybreak/internal/policy"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
@@ -119,7 +120,7 @@ func TestKeysAreMasked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	out, counts := a.redactor().Redact("a canary-3f9a7c21e5d8 b other-canary-77aa55 c")
+	out, counts := policy.NewRedactor(a.secrets()).Redact("a canary-3f9a7c21e5d8 b other-canary-77aa55 c")
 	if strings.Contains(out, "canary-3f9a7c21e5d8") || strings.Contains(out, "other-canary-77aa55") || len(counts) == 0 {
 		t.Errorf("%q %v", out, counts)
 	}

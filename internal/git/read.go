@@ -194,6 +194,48 @@ func (g *Git) list(ctx context.Context, gitdir, rev string, args ...string) ([]E
 	return entries, nil
 }
 
+// Blobs reads whole objects by id in one command. Those larger than max bytes (0: 16 MiB) are
+// left out of the result.
+func (g *Git) Blobs(ctx context.Context, gitdir string, entries []Entry, max int64) (map[string][]byte, error) {
+	if max <= 0 {
+		max = 16 << 20
+	}
+	var ask strings.Builder
+	total, wanted := int64(0), map[string]int64{}
+	for _, e := range entries {
+		if !IsID(e.ID) {
+			return nil, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%q is not an object id", e.ID)}
+		}
+		if _, twice := wanted[e.ID]; twice || e.Size > max || e.Mode == ModeSubmodule || e.Mode == ModeTree {
+			continue
+		}
+		wanted[e.ID] = e.Size
+		total += e.Size + 128
+		ask.WriteString(e.ID + "\n")
+	}
+	out := make(map[string][]byte, len(wanted))
+	if len(wanted) == 0 {
+		return out, nil
+	}
+	b, err := g.run(ctx, call{args: []string{"--git-dir=" + gitdir, "cat-file", "--batch"}, stdin: strings.NewReader(ask.String()), max: total + 4096})
+	if err != nil {
+		return nil, err
+	}
+	for len(b) > 0 {
+		head, rest, _ := bytes.Cut(b, []byte("\n"))
+		f := strings.Fields(string(head))
+		if len(f) != 3 || f[1] != "blob" {
+			return nil, fmt.Errorf("unreadable line of git cat-file: %q", head)
+		}
+		size, err := strconv.Atoi(f[2])
+		if err != nil || size < 0 || size+1 > len(rest) {
+			return nil, fmt.Errorf("unreadable line of git cat-file: %q", head)
+		}
+		out[f[0]], b = rest[:size:size], rest[size+1:]
+	}
+	return out, nil
+}
+
 // File returns the content (of a link: its text) and the mode of one path at rev, at most
 // max bytes (0: 16 MiB). Classes: NotFound when there is no file there, Invalid when larger.
 func (g *Git) File(ctx context.Context, gitdir, rev, path string, max int64) ([]byte, uint32, error) {

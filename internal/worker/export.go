@@ -22,7 +22,8 @@ type change struct {
 	allowed  []git.Change
 	held     []git.Change // waits for a person's word; not part of the proposal
 	refused  []string
-	blocked  string // why the change as a whole is refused, "" when it is not
+	blocked  string // why the change as a whole is refused, and what to do; "" when it is not
+	withheld bool   // files with secrets in them are in none of the lists and not kept
 	leftOut  []string
 	findings []task.Finding
 	manifest string
@@ -76,10 +77,15 @@ func (r *run) sort(ctx context.Context, c change, in []git.Change) (change, erro
 	if err != nil {
 		return c, err
 	}
+	kept, err := r.inspect(ctx, in, &decision)
+	if err != nil {
+		return c, err
+	}
+	c.withheld, in = len(kept) < len(in), kept
 	c.refused = decision.Refused
 	c.findings = append(c.findings, decision.Findings...)
 	if f, blocked := decision.Blocked(); blocked && len(c.refused) == 0 {
-		c.blocked = f.Detail
+		c.blocked = blockedText(f)
 	}
 	allowed, held := setOf(decision.Allowed), setOf(decision.Held)
 	for _, e := range in {
@@ -129,9 +135,9 @@ func (r *run) baseNames(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.names = make([]string, len(list))
+	r.names, r.base = make([]string, len(list)), make(map[string]git.Entry, len(list))
 	for i, e := range list {
-		r.names[i] = e.Path
+		r.names[i], r.base[e.Path] = e.Path, e
 	}
 	return r.names, nil
 }

@@ -38,6 +38,9 @@ func (h *harness) Reproduce(ctx context.Context, q tool.ReproduceRequest) (tool.
 	if err := r.recordFindings(ctx, c); err != nil {
 		return tool.Result{}, err
 	}
+	if c.withheld {
+		return refuse("The change cannot be taken: " + or(c.blocked, "a file of it holds a secret") + "."), nil
+	}
 	if len(c.allowed) == 0 {
 		return refuse("Nothing has changed yet: write the test first, then call `reproduce`." + heldNote(c)), nil
 	}
@@ -131,6 +134,9 @@ func (h *harness) Submit(ctx context.Context, q tool.SubmitRequest) (tool.Result
 	if ok, res, err := h.already(ctx); ok || err != nil {
 		return res, err
 	}
+	if res, refused, err := r.inspectWords(ctx, q); refused || err != nil {
+		return res, err
+	}
 	begin := r.cfg.Now()
 	if err := r.j.move(ctx, task.Verifying, "", event.Submitted{Step: r.step(), Title: q.Title, Cause: q.Cause, Fix: q.Fix, Tests: q.Tests}); err != nil {
 		return tool.Result{}, err
@@ -220,7 +226,7 @@ func (h *harness) verdict(ctx context.Context, q tool.SubmitRequest) (task.Verdi
 		}, c, nil
 	}
 	if c.blocked != "" {
-		return task.Verdict{Kind: task.PolicyRefused, Base: r.snap.Base, Findings: c.findings, Reason: c.blocked + "; make it smaller"}, c, nil
+		return task.Verdict{Kind: task.PolicyRefused, Base: r.snap.Base, Findings: c.findings, Reason: c.blocked}, c, nil
 	}
 	if len(c.allowed) == 0 {
 		return task.Verdict{Kind: task.NoChange, Base: r.snap.Base, Reason: "nothing was changed that could be proposed", Findings: c.findings}, c, nil

@@ -29,9 +29,17 @@ func (r *run) publish(ctx context.Context) error {
 	}
 	title, body := proposal.Compose(in)
 	branch := proposal.BranchName(sum.Task, sum.Submitted.Title)
+	evidence, err := json.MarshalIndent(verdict, "", "  ")
+	if err != nil {
+		return err
+	}
+	message, proof := proposal.CommitMessage(in), string(evidence)
+	if err := r.clean([]outgoing{{"branch name", &branch}, {"commit message", &message}, {"title", &title}, {"text", &body}, {"evidence", &proof}}); err != nil {
+		return err
+	}
 	commit, err := r.cfg.Git.Commit(ctx, r.snap.GitDir, sum.Exported.Tree, r.snap.Base, git.CommitInfo{
 		AuthorName: r.cfg.AuthorName, AuthorEmail: r.cfg.AuthorEmail, When: sum.VerifiedAt,
-		Message: proposal.CommitMessage(in),
+		Message: message,
 	})
 	if err != nil {
 		return err
@@ -48,13 +56,9 @@ func (r *run) publish(ctx context.Context) error {
 		}); err != nil {
 		return err
 	}
-	evidence, err := json.MarshalIndent(verdict, "", "  ")
-	if err != nil {
-		return err
-	}
 	pr := forge.PullRequest{
 		Task: string(sum.Task), Repo: sum.Created.Repo, Base: sum.Created.Target, Branch: branch, Head: commit,
-		Title: title, Body: body, Draft: true, Files: map[string][]byte{"evidence.json": append(evidence, '\n')},
+		Title: title, Body: body, Draft: true, Files: map[string][]byte{"evidence.json": []byte(proof + "\n")},
 	}
 	type opened struct {
 		URL string `json:"url"`

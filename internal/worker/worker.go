@@ -21,6 +21,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/forge"
 	"github.com/daybreak-agent/daybreak/internal/git"
 	"github.com/daybreak-agent/daybreak/internal/model"
+	"github.com/daybreak-agent/daybreak/internal/policy/secrets"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/snapshot"
 	"github.com/daybreak-agent/daybreak/internal/store"
@@ -37,6 +38,7 @@ type Config struct {
 	// Model builds the client for "provider/model".
 	Model    func(name string) (model.Client, error)
 	Redactor agent.Redactor
+	Secrets  *secrets.Scanner // looks through all that leaves; nil knows the rules and no values
 
 	Sandbox     sandbox.Spec // template: mounts, environment and limits of every sandbox
 	Environment string       // digest of what a sandbox looks like; part of a snapshot's identity
@@ -66,6 +68,9 @@ func New(cfg Config) *Worker {
 	if cfg.LeaseTTL == 0 {
 		cfg.LeaseTTL = 30 * time.Second
 	}
+	if cfg.Secrets == nil {
+		cfg.Secrets = secrets.New(nil)
+	}
 	return &Worker{cfg}
 }
 
@@ -76,8 +81,9 @@ type run struct {
 	box  sandbox.Sandbox // the agent's; nil when not started
 	snap snapshot.Snapshot
 	set  settings
-	// names are the base's paths, once asked for.
+	// names are the base's paths and base its files, once asked for.
 	names []string
+	base  map[string]git.Entry
 }
 
 // ErrPaused wraps the reason why a task stopped without an end: its state is kept and a later

@@ -10,6 +10,7 @@ package secrets
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/daybreak-agent/daybreak/internal/policy"
 )
@@ -74,6 +75,20 @@ func (s *Scanner) Scan(docs ...Doc) ([]Hit, error) {
 		hits = append(hits, hitsOf(d.Name, found)...)
 	}
 	return hits, nil
+}
+
+// Mask replaces what strict rules find in plain sight by "[redacted:rule]".
+func (s *Scanner) Mask(text string) (string, error) {
+	rules, err := s.rules()
+	if err != nil {
+		return "", err
+	}
+	for _, f := range rules.match("", text, false) {
+		if !f.weak && f.value != "" {
+			text = strings.ReplaceAll(text, f.value, "[redacted:"+f.rule+"]")
+		}
+	}
+	return text, nil
 }
 
 // hitsOf drops repetitions: the same rule in the same place, and a weak rule where a strict
