@@ -296,9 +296,25 @@ func writeFindings(b *strings.Builder, in Input) {
 	if len(shown) == 0 && in.HeldDiff == "" {
 		return
 	}
+	runs := slices.DeleteFunc(slices.Clone(shown), func(f task.Finding) bool { return f.Kind != "runs_elsewhere" })
+	shown = slices.DeleteFunc(shown, func(f task.Finding) bool { return f.Kind == "runs_elsewhere" })
+	if len(shown) > 0 || in.HeldDiff != "" {
+		b.WriteString("## Please look at\n\n")
+		listFindings(b, shown)
+	}
+	if in.HeldDiff != "" {
+		details(b, "What was held back: not part of this change, needs a person's word", fence("diff", head(visible(in.HeldDiff), maxHeld)))
+	}
+	if len(runs) > 0 {
+		b.WriteString("## Code that will run in CI or on developers' machines\n\n")
+		listFindings(b, runs)
+	}
+}
+
+// listFindings writes one point a finding, the gravest first.
+func listFindings(b *strings.Builder, shown []task.Finding) {
 	rank := map[string]int{"block": 0, "warn": 1, "info": 2}
 	slices.SortStableFunc(shown, func(x, y task.Finding) int { return cmp.Compare(rank[x.Severity], rank[y.Severity]) })
-	b.WriteString("## Please look at\n\n")
 	for i, f := range shown {
 		if i == maxRows {
 			fmt.Fprintf(b, "- and %d more in the record\n", len(shown)-i)
@@ -317,9 +333,6 @@ func writeFindings(b *strings.Builder, in Input) {
 		}
 	}
 	b.WriteString("\n")
-	if in.HeldDiff != "" {
-		details(b, "What was held back: not part of this change, needs a person's word", fence("diff", head(visible(in.HeldDiff), maxHeld)))
-	}
 }
 
 func mark(sign, s string) string {

@@ -217,6 +217,20 @@ func TestProofLineRuns(t *testing.T) {
 	}
 }
 
+func TestWhatRunsElsewhereHasItsOwnSection_EXP17(t *testing.T) {
+	in := input()
+	in.Verdict.Findings = append(in.Verdict.Findings, task.Finding{Kind: "runs_elsewhere", Severity: "warn", Path: "package.json", Detail: `script "postinstall" runs when anyone installs the packages`, New: "node x.js"})
+	_, body := Compose(in)
+	_, rest, ok := strings.Cut(body, "## Code that will run in CI or on developers' machines\n")
+	if !ok || !strings.Contains(rest, "`package.json`") || !strings.Contains(rest, "+ node x.js") {
+		t.Errorf("no section:\n%s", body)
+	}
+	before, _, _ := strings.Cut(body, "## Code that will run")
+	if strings.Contains(before, "postinstall") {
+		t.Error("it is listed twice")
+	}
+}
+
 func FuzzProse(f *testing.F) {
 	for _, s := range []string{hostile, "<<b>script>", "@@a", "//x", "![a](b", "\xff", "`````", "a\n\n/x"} {
 		f.Add(s)
