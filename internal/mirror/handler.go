@@ -49,8 +49,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		h.s.refused(rt, ref)
 		hd.Set("X-Refused", string(ref.reason))
-		if ref.reason == ReasonForm || ref.reason == ReasonBody {
+		if ref.reason == ReasonForm || r.ContentLength != 0 || len(r.TransferEncoding) > 0 {
 			hd.Set("Connection", "close") // what follows on this connection is not to be parsed
+			// and not to be waited for either; a connection without deadlines is a test's own
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second))
 		}
 		plain(w, ref.status, "refused ("+string(ref.reason)+"): "+clip(ref.Error()))
 	}

@@ -17,11 +17,12 @@ func (m *Mirror) Serve(ctx context.Context, l net.Listener, s *Session) error {
 	srv := &http.Server{
 		Handler:           m.Handler(s),
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      fetchTimeout + time.Minute, // each piece of an answer has its own, shorter one
-		IdleTimeout:       30 * time.Second,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(m.cfg.Log.Handler(), slog.LevelDebug),
+		// No ReadTimeout: its deadline would run on while a request waits for a slow upstream.
+		// There is no body to read; a refused one gets its own deadline.
+		WriteTimeout:   fetchTimeout + time.Minute, // each piece of an answer has its own, shorter one
+		IdleTimeout:    30 * time.Second,
+		MaxHeaderBytes: 16 << 10,
+		ErrorLog:       slog.NewLogLogger(m.cfg.Log.Handler(), slog.LevelDebug),
 		// "OPTIONS *" must reach our own refusal
 		DisableGeneralOptionsHandler: true,
 		Protocols:                    onlyHTTP1(),

@@ -86,9 +86,10 @@ func TestNET14SlowClients(t *testing.T) {
 		after time.Duration // most it may last
 		hears bool
 	}{
-		"slow headers":  {"GET /crates/index/te/am/teamlib HTTP/1.1\r\nHost: m\r\nX-A", 6 * time.Second, true},
-		"silence":       {"", 11 * time.Second, true},
-		"reads nothing": {"GET /crates/index/te/am/teamlib HTTP/1.1\r\nHost: m\r\n\r\n", stall + time.Second, false},
+		"slow headers":            {"GET /crates/index/te/am/teamlib HTTP/1.1\r\nHost: m\r\nX-A", 6 * time.Second, true},
+		"a body that never comes": {"POST /crates/index/te/am/teamlib HTTP/1.1\r\nHost: m\r\nContent-Length: 1000\r\n\r\n", 2 * time.Second, true},
+		"silence":                 {"", 11 * time.Second, true},
+		"reads nothing":           {"GET /crates/index/te/am/teamlib HTTP/1.1\r\nHost: m\r\n\r\n", stall + time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -120,6 +121,32 @@ func TestNET14SlowClients(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSlowUpstream: a fetch that takes minutes is waited for, though a client may not be slow.
+func TestSlowUpstream(t *testing.T) {
+	r := newRig(t, nil)
+	synctest.Test(t, func(t *testing.T) {
+		f := &flight{done: make(chan struct{}), doc: &document{body: []byte("late")}}
+		r.m.docs.flight["crates teamlib"] = f
+		time.AfterFunc(5*time.Minute, func() { close(f.done) })
+		s, err := NewSession(SessionConfig{Task: "t", Base: "http://x", Allow: allNames, Now: r.clock.now, Ledger: func(Entry) {}})
+		check(t, err)
+		l := &bubble{make(chan net.Conn, 1)}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.m.Serve(ctx, l, s) }()
+		client, server := net.Pipe()
+		l.conns <- server
+		_, err = io.WriteString(client, "GET /crates/index/te/am/teamlib HTTP/1.1\r\nHost: m\r\nConnection: close\r\n\r\n")
+		check(t, err)
+		if b, err := io.ReadAll(client); err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 200") || !strings.HasSuffix(string(b), "late") {
+			t.Errorf("%q %v", b, err)
+		}
+		cancel()
+		close(l.conns)
+		<-done
+	})
 }
 
 type watched struct {
