@@ -262,11 +262,19 @@ func (a *App) SandboxSpec(purpose string) sandbox.Spec {
 // Environment is the digest of the operator's sandbox, part of a snapshot's identity.
 func (a *App) Environment() string { return environment(a.SandboxSpec("")) }
 
-// environment is the digest of what decides how commands behave in a sandbox.
+// environment is the digest of what decides how commands behave in a sandbox: what the operator
+// set, and the tool chains of the host's /usr, which every sandbox sees. A ledger of tests from
+// before an upgrade must not be compared with runs after it.
 func environment(s sandbox.Spec) string {
-	b, _ := json.Marshal([]any{s.Mounts, s.Env})
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:8])
+	b, _ := json.Marshal([]any{s.Mounts, s.Env, s.Limits})
+	h := sha256.New()
+	h.Write(b)
+	for _, p := range []string{"/usr/bin", "/usr/lib", "/usr/local/bin", "/usr/local/lib", "/usr/local/go/VERSION", "/var/lib/dpkg/status"} {
+		if st, err := os.Stat(p); err == nil {
+			fmt.Fprintf(h, "%s %d %d\x00", p, st.Size(), st.ModTime().UnixNano())
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
 // secrets are the values this process was given that must not be stored, shown or sent.

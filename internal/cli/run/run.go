@@ -150,13 +150,13 @@ func Task(ctx context.Context, env *kit.Env, a *app.App, o Options, issue []byte
 	if t.ID == "" {
 		return err
 	}
+	sum, serr := soFar(ctx, a, t.ID, view, created && o.JSON)
 	if err != nil { // recorded as a task that failed
 		closeView()
 		return report(ctx, env, a, t.ID, o.JSON, err)
 	}
-	sum, err := soFar(ctx, a, t.ID)
-	if err != nil {
-		return err
+	if serr != nil {
+		return serr
 	}
 	view.Begin(t, created, sum.Created.Limits, sum.Spent)
 	if !client.Info().Priced && sum.Created.Limits.Cost > 0 {
@@ -173,11 +173,20 @@ func Task(ctx context.Context, env *kit.Env, a *app.App, o Options, issue []byte
 	return report(ctx, env, a, t.ID, o.JSON, err)
 }
 
-// soFar is what the task's log says before this run.
-func soFar(ctx context.Context, a *app.App, id task.ID) (event.Summary, error) {
+// soFar is what the task's log says before this run; show prints it.
+func soFar(ctx context.Context, a *app.App, id task.ID, view *progress.View, show bool) (event.Summary, error) {
 	events, err := a.Store.Events(ctx, id, 0, 0)
 	if err != nil {
 		return event.Summary{}, err
+	}
+	for _, e := range events {
+		p, err := event.Decode(e)
+		if err != nil {
+			return event.Summary{}, err
+		}
+		if show {
+			view.Event(e, p)
+		}
 	}
 	return event.Fold(events)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/guest"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/snapshot"
+	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
 // NewCmd makes the command.
@@ -69,25 +70,49 @@ func list(env *kit.Env) *cobra.Command {
 }
 
 func collect(env *kit.Env) *cobra.Command {
-	return &cobra.Command{
+	var all bool
+	cmd := &cobra.Command{
 		Use: "gc", Short: "End sandboxes whose owner is gone", Args: cobra.NoArgs,
+		Long: "Ends sandboxes whose owner is gone. One that holds the work of an unfinished task is kept, because the task goes on from it; --all ends it too.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd.Context(), env, func(a *app.App) error {
 				rt, err := a.Runtime()
 				if err != nil {
 					return err
 				}
-				ended, err := rt.Collect(cmd.Context(), owned)
+				kept := 0
+				ended, err := rt.Collect(cmd.Context(), func(h sandbox.Handle) bool {
+					if owned(h) {
+						return true
+					}
+					wanted := !all && unfinished(cmd.Context(), a, h)
+					if wanted {
+						kept++
+						fmt.Fprintf(env.Out, "kept %s: the work of task %s, which goes on from it\n", h.ID, h.Task)
+					}
+					return wanted
+				})
 				for _, h := range ended {
 					fmt.Fprintf(env.Out, "ended %s (%s of task %s)\n", h.ID, h.Purpose, h.Task)
 				}
-				if len(ended) == 0 && err == nil {
+				if len(ended)+kept == 0 && err == nil {
 					fmt.Fprintln(env.Out, "nothing to end")
 				}
 				return err
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "end those of unfinished tasks as well: what they had changed since the last check is lost")
+	return cmd
+}
+
+// unfinished reports whether the sandbox is where an unfinished task would find its work.
+func unfinished(ctx context.Context, a *app.App, h sandbox.Handle) bool {
+	if h.Purpose != "agent" {
+		return false
+	}
+	t, err := a.Store.Task(ctx, task.ID(h.Task))
+	return err == nil && !t.State.Done()
 }
 
 // owned reports whether a sandbox has an owner that lives. One whose record is damaged names
