@@ -162,8 +162,11 @@ func (a *Agent) redact(m model.Message) (model.Message, []event.Payload) {
 			}
 		}
 		b.Text, b.BadInput = mask(b.Text), mask(b.BadInput)
-		if masked := mask(string(b.Input)); masked != string(b.Input) && json.Valid([]byte(masked)) {
-			b.Input = json.RawMessage(masked)
+		if len(b.Input) > 0 {
+			in, ok := maskJSON(b.Input, mask)
+			if b.Input = in; !ok { // the call is refused rather than its secret stored
+				b.Input, b.BadInput = json.RawMessage("{}"), mask(string(in))
+			}
 		}
 		out.Blocks = append(out.Blocks, b)
 	}
@@ -265,7 +268,7 @@ func (a *Agent) finish(ctx context.Context, c model.Block, res tool.Result, took
 	if a.cfg.Redactor != nil {
 		text, counts = a.cfg.Redactor.Redact(text)
 	}
-	t, err := a.cfg.Log.Text(ctx, text)
+	t, err := a.cfg.Log.Text(ctx, a.conv.framed(text))
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,8 @@ var bom = []byte("\xef\xbb\xbf")
 
 // Escape returns b as printable text: a tab and every printable character stay, bytes that
 // are not UTF-8 and control characters become \xNN, other invisible characters (bidi
-// controls, zero-width and private ones) \u{N}. A line feed stays when keepLF is set.
+// controls, zero-width and private ones, fillers, variation selectors but that of emoji)
+// \u{N}. A line feed stays when keepLF is set.
 func Escape(b []byte, keepLF bool) string {
 	if plain(b, keepLF) {
 		return string(b)
@@ -29,7 +30,7 @@ func Escape(b []byte, keepLF bool) string {
 			out.WriteRune(r)
 		case r < 0x20 || r == 0x7f:
 			fmt.Fprintf(&out, `\x%02X`, r)
-		case !unicode.IsGraphic(r):
+		case !unicode.IsGraphic(r) || unseen(r):
 			fmt.Fprintf(&out, `\u{%X}`, r)
 		default:
 			out.WriteRune(r)
@@ -37,6 +38,18 @@ func Escape(b []byte, keepLF bool) string {
 		b = b[n:]
 	}
 	return out.String()
+}
+
+// unseen reports graphic characters without a look of their own, which can carry a text that
+// nobody sees. The emoji selector is left alone: it is common, and carries a bit at most.
+func unseen(r rune) bool {
+	switch {
+	case r < 0x34F || r == 0xFE0F:
+		return false
+	case unicode.Is(unicode.Variation_Selector, r), unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r), r == 0x2800:
+		return true
+	}
+	return false
 }
 
 // plain reports whether Escape would change nothing, for the usual case of ASCII.
