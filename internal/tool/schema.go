@@ -87,6 +87,9 @@ func (s schema) decode(tool string, input json.RawMessage, dst any) string {
 	if err := json.Unmarshal(input, &fields); err != nil {
 		return fmt.Sprintf("The input of %s must be a JSON object with the parameters %s.", tool, s.names())
 	}
+	if name := twice(input); name != "" {
+		return fmt.Sprintf("%s: parameter %q is given twice. Give it once.", tool, clip(name, 40))
+	}
 	for name := range fields {
 		if s.find(name) == nil {
 			return fmt.Sprintf("%s has no parameter %s. Its parameters are: %s.", tool, unknown(fields, s), s.names())
@@ -226,6 +229,32 @@ func typeOf(raw json.RawMessage) string {
 		return "null"
 	}
 	return "the number " + clip(string(raw), 20)
+}
+
+// twice returns a parameter that an input gives more than once: the record shows all of them,
+// of which only one would run.
+func twice(input json.RawMessage) string {
+	d := json.NewDecoder(bytes.NewReader(input))
+	if _, err := d.Token(); err != nil {
+		return ""
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		t, err := d.Token()
+		name, ok := t.(string)
+		if err != nil || !ok {
+			return ""
+		}
+		if seen[name] {
+			return name
+		}
+		seen[name] = true
+		var skip json.RawMessage
+		if d.Decode(&skip) != nil {
+			return ""
+		}
+	}
+	return ""
 }
 
 // depth is how deep objects and arrays nest, strings set aside.
