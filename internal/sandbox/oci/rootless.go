@@ -35,6 +35,9 @@ func hostFiles(uid int) userFiles {
 		self: "/proc/self/cgroup", sys: "/proc/sys", look: exec.LookPath,
 		writable: func(p string) bool { return unix.Access(p, unix.W_OK) == nil },
 	}
+	if uid == 0 {
+		return u
+	}
 	if known, err := user.LookupId(u.name); err == nil {
 		u.name = known.Username
 	}
