@@ -119,7 +119,7 @@ func TestExportMissingTree(t *testing.T) {
 	}
 }
 
-func TestDecodeExportRefuses(t *testing.T) {
+func TestDecodeExportRefuses_EXP20(t *testing.T) {
 	entry := "f\x01a\x00\x00\x81\xa4\x01x"
 	for name, stream := range map[string]string{
 		"empty":              "",
@@ -143,6 +143,12 @@ func TestDecodeExportRefuses(t *testing.T) {
 		"huge length":        exportMagic + "f\x01a\x00\x00\x81\xa4\xff\xff\xff\xff\xff\xff\xff\xff\x7fx",
 		"length over 64 bit": exportMagic + "d\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7fx",
 		"failure":            exportMagic + "F\x04oops",
+		"a zip archive":      "PK\x03\x04\x14\x00\x00\x00\x08\x00../../evil",
+		"a tar archive":      "../../evil" + strings.Repeat("\x00", 502),
+		"a gzip stream":      "\x1f\x8b\x08\x00\x00\x00\x00\x00",
+		"deeper than a path": exportMagic + "d\x80\x80\x01" + strings.Repeat("a/", 8192) + "E\x01",
+		"2^63 bytes":         exportMagic + "f\x01a\x00\x00\x81\xa4\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01x",
+		"a file as parent":   exportMagic + entry + "f\x03a//\x00\x00\x81\xa4\x01xE\x02",
 	} {
 		if x, err := DecodeExport(strings.NewReader(stream), 0, 0); err == nil {
 			t.Errorf("%s: accepted as %+v", name, x)

@@ -97,7 +97,7 @@ func play(t *testing.T, script func(conn net.Conn, first header)) (*Client, erro
 	return c, err
 }
 
-func TestClientClosesOnTheFirstViolation(t *testing.T) {
+func TestClientClosesOnTheFirstViolation_GW10(t *testing.T) {
 	cases := badFrames(t)
 	cases["unknown id"] = frame(t, header{ID: 999, Op: opReply}, "{}")
 	cases["not a reply"] = frame(t, header{ID: 1, Op: opExec}, "{}")
@@ -127,7 +127,7 @@ func TestClientClosesOnTheFirstViolation(t *testing.T) {
 	}
 }
 
-func TestClientRefusesADuplicateReply(t *testing.T) {
+func TestClientRefusesADuplicateReply_GW10(t *testing.T) {
 	c, err := play(t, func(conn net.Conn, h header) {
 		conn.Write(frame(t, header{ID: h.ID, Op: opReply}, `{"total":1}`))
 		conn.Write(frame(t, header{ID: h.ID, Op: opReply}, `{"total":2}`))
@@ -165,7 +165,7 @@ func TestClientRefusesAWrongGreeting(t *testing.T) {
 	}
 }
 
-func TestClientMemoryStaysFlatUnderAFlood(t *testing.T) {
+func TestClientMemoryStaysFlatUnderAFlood_GW10(t *testing.T) {
 	sent := make(chan int64, 1)
 	c, err := play(t, func(conn net.Conn, h header) {
 		part := frame(t, header{ID: h.ID, Op: opReply, More: true}, strings.Repeat("[", maxBody))
@@ -198,7 +198,7 @@ func TestClientMemoryStaysFlatUnderAFlood(t *testing.T) {
 	}
 }
 
-func TestCancelledCallSurvivesALateReply(t *testing.T) {
+func TestCancelledCallSurvivesALateReply_GW10(t *testing.T) {
 	cancelled := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	here, there := net.Pipe()

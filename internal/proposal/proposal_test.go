@@ -137,7 +137,7 @@ func fencesBalance(t *testing.T, body string) {
 	}
 }
 
-func TestClaimsComeFromTheRecord(t *testing.T) {
+func TestClaimsComeFromTheRecord_MOD06(t *testing.T) {
 	in := input()
 	in.Submitted.Fix = "All 9999 tests pass."
 	in.Verdict.Suite = task.SuiteResult{Command: "go test ./...", Passed: 3, NewFailures: 1, NewlyFailing: []string{"p.TestX"}}

@@ -63,8 +63,8 @@ func TestNumbersForPeople(t *testing.T) {
 	}
 }
 
-// TestHostileGuest checks that no text a guest makes up reaches the model raw.
-func TestHostileGuest(t *testing.T) {
+// TestHostileGuest_GW08 checks that no text a guest makes up reaches the model raw.
+func TestHostileGuest_GW08(t *testing.T) {
 	const evil = "x\x1b]0;y\x07\u202e\x00"
 	code := 0
 	results := map[string]Result{

@@ -17,8 +17,8 @@ func view(out *bytes.Buffer, mode Mode) *View {
 	return New(out, mode, 100, func() time.Time { return time.Unix(0, 0) }, func(t event.Text) (string, error) { return t.Inline, nil })
 }
 
-// TestNothingThatAModelWroteReachesTheTerminal: whatever field it comes in.
-func TestNothingThatAModelWroteReachesTheTerminal(t *testing.T) {
+// TestNothingThatAModelWroteReachesTheTerminal_MOD08_GW08: whatever field it comes in.
+func TestNothingThatAModelWroteReachesTheTerminal_MOD08_GW08(t *testing.T) {
 	evil := "x\x1b]0;owned\x07\u202e\r"
 	text := event.Text{Inline: evil, Bytes: len(evil)}
 	args := event.Text{Inline: fmt.Sprintf(`{"command":%q}`, "run\u202e"), Bytes: 1}
