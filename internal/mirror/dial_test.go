@@ -66,6 +66,15 @@ func TestNET10Redirects(t *testing.T) {
 			}
 		})
 	}
+	t.Run("the host of another registry", func(t *testing.T) { // the dialler knows it; npm may not go there
+		other := newFake(t)
+		r := newRig(t, func(c *Config) { c.PyPI = &Upstream{Origin: origin(other.URL)} })
+		r.up.redirect(path, other.URL+"/x")
+		r.session(nil).want(path, 502, ReasonOrigin)
+		if len(other.requests()) != 0 {
+			t.Error("it was asked")
+		}
+	})
 	if _, err := redirect("https://a.example/x", "http://a.example/x", 0); asRefusal(err).reason != ReasonRedirect {
 		t.Errorf("https to http: %v", err)
 	}

@@ -142,6 +142,20 @@ func TestNET07Paths(t *testing.T) {
 	r.untouched("paths")
 }
 
+// TestNET07PlainPath: the layer before the grammars, by itself.
+func TestNET07PlainPath(t *testing.T) {
+	for _, p := range []string{"", "x", "//", "/a//b", "/a/../b", "/..", "/a/.", "/.../x", "/a b", "/a\x00", "/a\\b", "/a%2e", "/a?b", "/a#b", "/a;b", "/ä", "/a\n"} {
+		if plainPath(p) {
+			t.Errorf("%q is plain", p)
+		}
+	}
+	for p := range files {
+		if !plainPath(p) {
+			t.Errorf("%q is not plain", p)
+		}
+	}
+}
+
 // TestNET20Headers: nothing of what a client sends reaches an upstream, in any ecosystem.
 func TestNET20Headers(t *testing.T) {
 	r := newRig(t, nil)
