@@ -117,8 +117,13 @@ func (r *Runtime) start(ctx context.Context, id, bundle string) (*duplex, *tail,
 // decided by it.
 func blame(msg string) string {
 	for _, l := range []struct{ word, layer string }{
-		{"seccomp", "seccomp"}, {"cgroup", "cgroup"}, {"user namespace", "user namespace"}, {"mount", "mounts"},
-		{"capabilit", "capabilities"}, {"rlimit", "rlimits"}, {"sysctl", "sysctl"},
+		{"seccomp", "seccomp"},
+		{"cgroup", "cgroup"},
+		{"user namespace", "user namespace"},
+		{"mount", "mounts"},
+		{"capabilit", "capabilities"},
+		{"rlimit", "rlimits"},
+		{"sysctl", "sysctl"},
 	} {
 		if strings.Contains(msg, l.word) {
 			return l.layer
