@@ -17,8 +17,7 @@ func (m *Mirror) Serve(ctx context.Context, l net.Listener, s *Session) error {
 	srv := &http.Server{
 		Handler:           m.Handler(s),
 		ReadHeaderTimeout: 5 * time.Second,
-		// No ReadTimeout: its deadline would run on while a request waits for a slow upstream.
-		// There is no body to read; a refused one gets its own deadline.
+		// No ReadTimeout: there is no body to read, and a refused one gets a shorter deadline of its own.
 		WriteTimeout:   fetchTimeout + time.Minute, // each piece of an answer has its own, shorter one
 		IdleTimeout:    30 * time.Second,
 		MaxHeaderBytes: 16 << 10,
