@@ -327,7 +327,11 @@ func listFindings(b *strings.Builder, shown []task.Finding) {
 				where += fmt.Sprintf(" line %d", f.Line)
 			}
 		}
-		fmt.Fprintf(b, "- **%s**%s: %s\n", line(strings.ReplaceAll(f.Kind, "_", " "), 40), where, text(f.Detail, 300))
+		kind := line(strings.ReplaceAll(f.Kind, "_", " "), 40)
+		if f.Kind == "held_path" {
+			kind = "held back, not in this branch:"
+		}
+		fmt.Fprintf(b, "- **%s**%s: %s\n", kind, where, text(f.Detail, 300))
 		if f.Old != "" || f.New != "" {
 			b.WriteString("\n" + indent(fence("diff", mark("-", f.Old)+mark("+", f.New))) + "\n")
 		}

@@ -86,6 +86,7 @@ type Capabilities struct {
 	Cgroup    string   // "v1", "hybrid", "v2", "none"
 	Missing   []string // each one line: what is missing and how to get it; empty when usable
 	Notes     []string
+	Facts     []string
 }
 
 // Runtime starts sandboxes.

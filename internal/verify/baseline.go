@@ -64,7 +64,7 @@ func (v *Verifier) ledger(ctx context.Context, s snapshot.Snapshot, b Baseline, 
 	}
 	var runs []ran
 	for n := 1; n <= 3; n++ {
-		progress("P1", fmt.Sprintf("suite on the base, run %d", n))
+		progress("P1", fmt.Sprintf("the suite on the base, run %d", n))
 		r, err := v.run(ctx, request{snapshot: s, purpose: "baseline", keepHome: n == 1, plan: b.Plan, files: list, build: true})
 		phase.Runs = append(phase.Runs, r.records...)
 		var broken *buildFailure
@@ -191,7 +191,7 @@ func (v *Verifier) probe(ctx context.Context, s snapshot.Snapshot) (t Tools, err
 	}
 	box, err := v.Lab.Bench(ctx, "prepare", s, false)
 	if err != nil {
-		return t, fmt.Errorf("start a prepare bench: %w", err)
+		return t, fmt.Errorf("sandbox for prepare: %w", err)
 	}
 	defer func() {
 		if e := box.Destroy(context.WithoutCancel(ctx)); e != nil && err == nil {

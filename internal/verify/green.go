@@ -38,7 +38,7 @@ func (p *proof) green(ctx context.Context) error {
 		}
 	}
 	start = p.v.Now()
-	p.job.progress("P5", "suite with the change")
+	p.job.progress("P5", "the suite with the change")
 	suite := task.PhaseRecord{Phase: "P5", Name: "regression", Tree: tree}
 	first, err := p.bench(ctx, "green", p.job.Changes, nil, &suite)
 	if err != nil {
@@ -311,7 +311,7 @@ func (p *proof) confirm(ctx context.Context, suspects map[string]Place, rec *tas
 	if len(suspects) == 0 {
 		return nil
 	}
-	p.job.progress("P5", fmt.Sprintf("confirming %s that differ", plural(len(suspects), "test")))
+	p.job.progress("P5", fmt.Sprintf("running %s that came out differently again", plural(len(suspects), "test")))
 	flaky := map[string]bool{}
 	side := func(purpose string, placed []git.Change, steady func(id string, c Case, there bool) bool) error {
 		for range confirmRuns {

@@ -99,7 +99,7 @@ func (v *Verifier) run(ctx context.Context, q request) (out ran, err error) {
 	}
 	box, err := v.Lab.Bench(ctx, q.purpose, q.snapshot, q.keepHome)
 	if err != nil {
-		return out, fmt.Errorf("start a %s bench: %w", q.purpose, err)
+		return out, fmt.Errorf("sandbox for %s: %w", q.purpose, err)
 	}
 	defer func() {
 		// The bench ends even when the task was stopped.

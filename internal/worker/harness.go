@@ -112,7 +112,7 @@ func (r *run) job(changes []git.Change, tree string, declared []string) verify.J
 	return verify.Job{
 		Snapshot: r.snap, HeadTree: tree, Changes: changes, Declared: declared,
 		Baseline: r.set.baseline, Hang: r.aboutHang(),
-		Progress: func(phase, note string) { r.progress("verify", phase+" "+note) },
+		Progress: func(_, note string) { r.progress("verify", note) },
 	}
 }
 

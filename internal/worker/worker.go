@@ -90,6 +90,9 @@ type run struct {
 // run goes on.
 var ErrPaused = errors.New("paused")
 
+// ErrInterrupted is the pause that a person's ctrl-C or a signal makes.
+var ErrInterrupted = fmt.Errorf("%w: interrupted", ErrPaused)
+
 // Run takes the task as far as it goes: to an end, or to review. The returned error is
 // Daybreak's, the provider's or the machine's; the task's own ends are in the result's state.
 func (w *Worker) Run(ctx context.Context, id task.ID) (event.Summary, error) {
@@ -169,7 +172,7 @@ func (r *run) guarded(ctx context.Context, events []event.Event) error {
 		}
 	}
 	if ctx.Err() != nil { // the process is told to go: the task stays where it is
-		return fmt.Errorf("%w: interrupted; run the same command again to go on", ErrPaused)
+		return fmt.Errorf("%w; run the same command again to go on", ErrInterrupted)
 	}
 	switch c := task.ClassOf(err); {
 	case c == task.Stale:

@@ -78,7 +78,11 @@ func check(ctx context.Context, env *kit.Env, model string) error {
 		return r.end()
 	}
 	info := client.Info()
-	text := fmt.Sprintf("%s, key present; not called", model)
+	key := "key present"
+	if p, _, err := cfg.SplitModel(model); err == nil && p.KeyFile == "" && p.KeyEnv == "" {
+		key = "no key is set for it"
+	}
+	text := fmt.Sprintf("%s, %s; not called", model, key)
 	if info.Context > 0 {
 		text += fmt.Sprintf("; context %d tokens", info.Context)
 	}
@@ -91,9 +95,16 @@ func check(ctx context.Context, env *kit.Env, model string) error {
 
 func (r *report) end() error {
 	if r.problems > 0 {
-		return &kit.ExitError{Code: kit.Failure, Err: fmt.Errorf("%d problem(s) above keep tasks from running", r.problems)}
+		return &kit.ExitError{Code: kit.Failure, Err: fmt.Errorf("%s tasks from running", kept(r.problems))}
 	}
 	return nil
+}
+
+func kept(n int) string {
+	if n == 1 {
+		return "the problem above keeps"
+	}
+	return fmt.Sprintf("the %d problems above keep", n)
 }
 
 // programs looks for what is run by name.
@@ -122,6 +133,9 @@ func (r *report) sandbox(ctx context.Context, a *app.App) {
 	c := rt.Capabilities(ctx)
 	for _, m := range c.Missing {
 		r.bad("sandbox", m)
+	}
+	if len(c.Facts) > 0 {
+		r.line("·", lipgloss.White, "host", strings.Join(c.Facts, ", "))
 	}
 	for _, n := range c.Notes {
 		r.note("sandbox", n)

@@ -34,6 +34,15 @@ const (
 	NotVerified = 6
 )
 
+// Program is the command that a person must type to start this program again: as it was typed
+// when that was a path, else its name.
+func Program() string {
+	if len(os.Args) > 0 && filepath.Base(os.Args[0]) == "daybreak" {
+		return os.Args[0]
+	}
+	return "daybreak"
+}
+
 // Env is a command's surroundings.
 type Env struct {
 	In         io.Reader

@@ -67,23 +67,27 @@ func (v *View) showStep(p event.Payload) {
 		v.spent = v.spent.Add(task.Spent{Steps: 1, Tokens: p.Wasted, Cost: p.Cost})
 		v.line(bad, "✗", "model", taskview.Escape(p.Error))
 	case *event.ToolStarted:
+		v.judged = false
 		v.args[p.Call] = v.summarise(p)
 		v.doing = taskview.Escape(p.Name) + " " + v.args[p.Call]
 	case *event.ToolFinished:
 		v.tool(p)
 	case *event.ReproductionChecked:
+		v.judged = true
 		if p.Kind == task.Verified {
 			v.line(good, "✓", "reproduced", "fails on the base for the right reason: "+taskview.Escape(strings.Join(p.Tests, ", ")))
 		} else {
 			v.line(bad, "✗", "reproduce", words(p.Kind)+": "+taskview.Escape(p.Reason))
 		}
 	case *event.VerificationFinished:
+		v.judged = true
 		if p.Kind.Accepted() {
 			v.line(good, "✓", words(p.Kind), taskview.Escape(p.Reason)+"  "+ms(p.Millis))
 		} else {
 			v.line(bad, "✗", "refused", words(p.Kind)+": "+taskview.Escape(p.Reason)+"  "+ms(p.Millis))
 		}
 	case *event.Declined:
+		v.judged = true
 		v.line(warn, "○", "declined", taskview.Escape(words(task.VerdictKind(p.Kind)))+": "+taskview.Escape(p.Reason))
 	}
 }
@@ -105,7 +109,11 @@ func (v *View) finding(f task.Finding) {
 	if f.Severity == "block" {
 		mark, style = "✗", bad
 	}
-	v.line(style, mark, strings.ReplaceAll(f.Kind, "_", " "), taskview.Escape(f.Path+": "+f.Detail))
+	name := strings.ReplaceAll(f.Kind, "_", " ")
+	if f.Kind == "held_path" {
+		name = "held back"
+	}
+	v.line(style, mark, name, taskview.Escape(f.Path+": "+f.Detail))
 }
 
 func (v *View) reply(p *event.ModelResponded) {
@@ -158,7 +166,7 @@ func (v *View) tool(p *event.ToolFinished) {
 	case p.IsError:
 		style, mark, end = warn, "·", "refused"
 	}
-	if p.Name == "submit" || p.Name == "reproduce" || p.Name == "decline" {
+	if v.judged && (p.Name == "submit" || p.Name == "reproduce" || p.Name == "decline") {
 		return // their verdict has a line of its own
 	}
 	if end != "" {

@@ -46,6 +46,7 @@ type View struct {
 	limits  task.Limits
 	spent   task.Spent
 	doing   string
+	judged  bool              // the call that runs has brought a verdict, which was shown
 	args    map[string]string // by call
 	streams int               // characters of the reply that is coming in
 	frame   int
@@ -229,7 +230,7 @@ func (v *View) budget() string {
 	if v.limits.Cost > 0 {
 		parts = append(parts, fmt.Sprintf("$%.2f/$%.2f", v.spent.Cost.USD(), v.limits.Cost.USD()))
 	}
-	parts = append(parts, tokens(v.spent.Tokens.Total())+" tokens", v.now().Sub(v.started).Round(time.Second).String())
+	parts = append(parts, tokens(v.spent.Tokens.Total())+" tokens", (v.spent.Wall + v.now().Sub(v.started)).Round(time.Second).String())
 	return strings.Join(parts, " · ")
 }
 

@@ -238,6 +238,7 @@ func report(ctx context.Context, env *kit.Env, a *app.App, id task.ID, asJSON bo
 		res.Reason = oneLine(runErr.Error())
 	}
 	code := codeFor(res, runErr)
+	said := false
 	if asJSON {
 		b, err := json.Marshal(res)
 		if err != nil {
@@ -245,11 +246,14 @@ func report(ctx context.Context, env *kit.Env, a *app.App, id task.ID, asJSON bo
 		}
 		fmt.Fprintf(env.Out, "%s\n", b)
 	} else {
-		printEnd(env.Out, a, res)
+		said = printEnd(env.Out, a, res)
 	}
 	if code == kit.OK {
 		env.Print(runErr) // of clearing up; the pull request is open all the same
 		return nil
+	}
+	if said && runErr != nil && strings.HasSuffix(oneLine(runErr.Error()), oneLine(res.Reason)) {
+		return &kit.ExitError{Code: code} // the reason stands above already
 	}
 	return &kit.ExitError{Code: code, Err: runErr}
 }
@@ -269,7 +273,7 @@ func codeFor(res worker.Result, runErr error) int {
 		return kit.Stopped
 	}
 	switch {
-	case errors.Is(runErr, context.Canceled) || errors.Is(runErr, worker.ErrPaused) && task.ClassOf(runErr) == task.Internal:
+	case errors.Is(runErr, context.Canceled) || errors.Is(runErr, worker.ErrInterrupted):
 		return kit.Stopped
 	case res.State == task.Failed && badInput(runErr) && res.Budget.Steps == 0 && res.Verdict == "":
 		return kit.Usage
@@ -284,21 +288,31 @@ func badInput(err error) bool {
 	return c == task.Invalid || c == task.NotFound
 }
 
-// printEnd is the last thing on the screen.
-func printEnd(w io.Writer, a *app.App, r worker.Result) {
+// printEnd is the last thing on the screen; it reports whether it gave the reason.
+func printEnd(w io.Writer, a *app.App, r worker.Result) (said bool) {
 	fmt.Fprintln(w)
 	if r.State == task.InReview {
 		fmt.Fprintf(w, "%s, waiting for review\n", strings.ToUpper(string(r.Verdict[:1]))+strings.ReplaceAll(string(r.Verdict[1:]), "_", " "))
 		fmt.Fprintf(w, "  pull request  %s\n", r.PullRequest)
 		fmt.Fprintf(w, "  branch        %s in %s\n", r.Branch, r.Repo)
+		for _, f := range r.Findings {
+			if f.Kind == "held_path" {
+				fmt.Fprintf(w, "  held back     %s: %s; shown in the pull request, not part of the branch\n", taskview.Escape(f.Path), taskview.Escape(f.Detail))
+			}
+		}
 		for _, t := range r.Reproduction {
 			fmt.Fprintf(w, "  proof         %s: %s on the base, %s with the fix\n", taskview.Escape(t.Test), t.Base, t.Head)
-			fmt.Fprintf(w, "  run it again  %s\n", taskview.Escape(t.Rerun))
+			fmt.Fprintf(w, "  run it again  %s  (on that branch)\n", taskview.Escape(t.Rerun))
 		}
 	} else {
-		fmt.Fprintf(w, "%s", strings.ToUpper(string(r.State[:1]))+strings.ReplaceAll(string(r.State[1:]), "_", " "))
-		if r.Reason != "" {
-			fmt.Fprintf(w, ": %s", taskview.Escape(oneLine(r.Reason)))
+		head, reason := strings.ToUpper(string(r.State[:1]))+strings.ReplaceAll(string(r.State[1:]), "_", " "), oneLine(r.Reason)
+		if rest, ok := strings.CutPrefix(reason, "paused: "); ok && !r.State.Done() {
+			head, reason = "Paused while "+strings.ReplaceAll(string(r.State), "_", " "), rest
+		}
+		fmt.Fprint(w, head)
+		if reason != "" {
+			said = true
+			fmt.Fprintf(w, ": %s", taskview.Escape(reason))
 		}
 		fmt.Fprintln(w)
 	}
@@ -309,7 +323,8 @@ func printEnd(w io.Writer, a *app.App, r worker.Result) {
 	}
 	fmt.Fprintf(w, "  spent         %d steps, %d tokens (%d from the cache), %s, %s\n",
 		b.Steps, b.Input+b.Output+b.CacheRead+b.CacheWrite, b.CacheRead, cost, time.Duration(b.Wall*float64(time.Second)).Round(time.Second))
-	fmt.Fprintf(w, "  record        daybreak --dir %s task show %s\n", a.Dir, r.Task)
+	fmt.Fprintf(w, "  record        %s --dir %s task show %s\n", kit.Program(), a.Dir, r.Task)
+	return said
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -58,6 +58,9 @@ func list(env *kit.Env) *cobra.Command {
 					fmt.Fprintln(env.Out, "no tasks yet; start one with `daybreak run --repo PATH --issue FILE`")
 					return nil
 				}
+				if !asJSON {
+					fmt.Fprintln(env.Out, taskview.Header())
+				}
 				for _, t := range ts {
 					if asJSON {
 						if err := jsonLine(env.Out, t); err != nil {
@@ -256,7 +259,7 @@ func signal(ctx context.Context, env *kit.Env, name, kind, text string) error {
 			return err
 		}
 		if t.State.Done() {
-			return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("task %s has ended: %s", id, t.State)}
+			return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("task %s has ended already: %s", id, strings.ReplaceAll(string(t.State), "_", " "))}
 		}
 		who := "unknown"
 		if u, err := user.Current(); err == nil {

@@ -241,7 +241,7 @@ func (p *printer) verdict(e event.Event, v *event.VerificationFinished) {
 		return
 	}
 	for _, r := range doc.Reproduction {
-		p.item(e.Time, "  %s: %s on the base, %s with the fix", Escape(r.Test), Escape(string(r.Base)), Escape(string(r.Head)))
+		p.item(e.Time, "  %s: %s on the base, %s with the fix", Escape(r.Test), outcome(r.Base), outcome(r.Head))
 		if r.BaseSignature != "" {
 			p.item(e.Time, "    %s", p.dim("%s", cut(Escape(firstLine(r.BaseSignature)), 100)))
 		}
@@ -255,6 +255,14 @@ func (p *printer) verdict(e event.Event, v *event.VerificationFinished) {
 	for _, f := range doc.Findings {
 		p.item(e.Time, "  %s", p.finding(f))
 	}
+}
+
+// outcome is a test's status in words.
+func outcome(s task.TestStatus) string {
+	if s == "" {
+		return "not run"
+	}
+	return strings.ReplaceAll(Escape(string(s)), "_", " ")
 }
 
 func (p *printer) kind(k task.VerdictKind, good bool) string {

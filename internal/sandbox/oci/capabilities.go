@@ -93,12 +93,12 @@ func (r *Runtime) Capabilities(ctx context.Context) sandbox.Capabilities {
 		miss("no overlayfs: modprobe overlay")
 	}
 	_, _, release := kernel()
-	c.Notes = append(c.Notes, "kernel "+release)
+	c.Facts = append(c.Facts, "kernel "+release)
 	if !r.groups.swapAccounting() {
 		c.Notes = append(c.Notes, "no swap accounting: the memory limit does not count swap; boot with swapaccount=1")
 	}
 	if b, err := os.ReadFile("/proc/sys/vm/swappiness"); err == nil {
-		c.Notes = append(c.Notes, "vm.swappiness "+strings.TrimSpace(string(b)))
+		c.Facts = append(c.Facts, "vm.swappiness "+strings.TrimSpace(string(b)))
 	}
 	if b, err := os.ReadFile("/sys/devices/system/cpu/smt/active"); err == nil && strings.TrimSpace(string(b)) == "1" {
 		c.Notes = append(c.Notes, "SMT is on: sandboxes share cores with others")
