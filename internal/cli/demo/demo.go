@@ -21,11 +21,15 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/cli/kit"
 	"github.com/daybreak-agent/daybreak/internal/cli/run"
 	"github.com/daybreak-agent/daybreak/internal/cli/taskview"
+	"github.com/daybreak-agent/daybreak/internal/config"
 	"github.com/daybreak-agent/daybreak/internal/demo"
 	"github.com/daybreak-agent/daybreak/internal/model/scripted"
 	"github.com/daybreak-agent/daybreak/internal/model/scripted/transcript"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
+
+// scriptedModel is the model's name in the record, so that nobody takes it for a real one.
+const scriptedModel = "scripted/coupon-story"
 
 // scriptedKey is what the demo's client and server agree on. It opens nothing.
 const scriptedKey = "scripted-demo-key"
@@ -42,11 +46,13 @@ func NewCmd(env *kit.Env) *cobra.Command {
 		},
 	}
 	run.AddFlags(cmd, &o)
+	cmd.Flags().Lookup("model").Usage = "model as provider/model (default: the scripted one of the demo)"
 	return cmd
 }
 
 func show(ctx context.Context, env *kit.Env, o run.Options) error {
-	if env.Dir == "" {
+	ours := env.Dir == ""
+	if ours {
 		dir, err := os.MkdirTemp("", "daybreak-demo-")
 		if err != nil {
 			return err
@@ -67,8 +73,9 @@ func show(ctx context.Context, env *kit.Env, o run.Options) error {
 		}
 	}
 	say("Daybreak demo: an issue goes in, a proven pull request comes out.\n")
-	say("  repository  %s (a small checkout service in Go)", o.Repo)
+	say("  repository  %s (a small Go service)", o.Repo)
 	say("  issue       %s", firstLine(demo.Issue()))
+	say("              (its log tries to talk the agent into looking for secrets)")
 	change := func(*app.Options) {}
 	if o.Model == "" {
 		url, stop, err := serve(ctx)
@@ -76,10 +83,11 @@ func show(ctx context.Context, env *kit.Env, o run.Options) error {
 			return err
 		}
 		defer stop()
-		o.Model = "anthropic/claude-sonnet-4-5"
+		o.Model = scriptedModel
 		change = func(a *app.Options) { a.BaseURL, a.Key = url, scriptedKey }
-		say("  model       scripted: a recorded story played over the provider's own protocol, no model is called;")
-		say("              everything else (sandbox, tools, tests, verification, git) is real. With a key: daybreak demo --model provider/model")
+		say("  model       scripted: its words are a written story. No model is called;")
+		say("              its tokens and dollars are simulated")
+		say("  real        all else: sandbox, tools, tests, verification, git")
 	} else {
 		say("  model       %s", o.Model)
 	}
@@ -90,13 +98,24 @@ func show(ctx context.Context, env *kit.Env, o run.Options) error {
 	}
 	defer func() { _ = a.Close() }()
 	a.Config.Model = o.Model
+	if o.Model == scriptedModel {
+		provider, _, _ := strings.Cut(scriptedModel, "/")
+		a.Config.Providers[provider] = config.Provider{
+			API: "anthropic", Context: 200_000, MaxOutput: 64_000,
+			Price: &config.Price{Input: 3, Output: 15, CacheRead: 0.3, CacheWrite: 3.75},
+		}
+	}
 	if err := run.Task(ctx, env, a, o, []byte(demo.Issue())); err != nil {
 		return err
 	}
 	if o.JSON {
 		return nil
 	}
-	return showPullRequest(ctx, env.Out, a, o.Repo)
+	if err := showPullRequest(ctx, env.Out, a, o); err != nil || !ours {
+		return err
+	}
+	fmt.Fprintf(env.Out, "remove what the demo has left\n  rm -rf %s\n", dir)
+	return nil
 }
 
 // sample makes the sample repository, or keeps the one of an interrupted demo.
@@ -126,7 +145,8 @@ func serve(ctx context.Context) (url string, stop func(), err error) {
 }
 
 // showPullRequest prints the document and the way to see its proof by hand.
-func showPullRequest(ctx context.Context, w io.Writer, a *app.App, repo string) error {
+func showPullRequest(ctx context.Context, w io.Writer, a *app.App, o run.Options) error {
+	repo := o.Repo
 	res, err := run.Newest(ctx, a)
 	if err != nil {
 		return err
@@ -138,11 +158,20 @@ func showPullRequest(ctx context.Context, w io.Writer, a *app.App, repo string) 
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\n── the pull request %s\n\n%s\n── try it\n\n", strings.Repeat("─", 50), strings.TrimSpace(string(body))+"\n")
+	fmt.Fprintf(w, "\n── the pull request %s\n\n%s\n── look for yourself %s\n\n", strings.Repeat("─", 50), strings.TrimSpace(string(body))+"\n", strings.Repeat("─", 49))
+	me := kit.Program()
+	fmt.Fprintf(w, "the change\n")
 	fmt.Fprintf(w, "  git -C %s diff main...%s\n", repo, res.Branch)
 	if len(res.Reproduction) > 0 {
+		fmt.Fprintf(w, "the test with the change, in a work tree of its own\n")
 		proof := filepath.Join(filepath.Dir(repo), "proof-"+string(res.Task))
 		fmt.Fprintf(w, "  git -C %s worktree add %s %s && cd %s && %s\n", repo, proof, res.Branch, proof, taskview.Escape(res.Reproduction[0].Rerun))
+	}
+	fmt.Fprintf(w, "what was done, step by step, and whether the record is what was written\n")
+	fmt.Fprintf(w, "  %[1]s --dir %[2]s task show\n  %[1]s --dir %[2]s task verify-log\n", me, a.Dir)
+	if o.Model == scriptedModel {
+		fmt.Fprintf(w, "the same issue with a real model (its key in the environment), then an issue of yours\n")
+		fmt.Fprintf(w, "  %[1]s demo --model anthropic/claude-sonnet-4-5\n  %[1]s run --repo PATH --issue FILE --model anthropic/claude-sonnet-4-5\n", me)
 	}
 	return nil
 }

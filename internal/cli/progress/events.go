@@ -23,7 +23,7 @@ func (v *View) show(p event.Payload) {
 			v.line(warn, "↻", "resumed", fmt.Sprintf("from event %d of the log", p.From))
 		}
 	case *event.SnapshotReady:
-		text := fmt.Sprintf("%s  %s files, %s%s", p.Base[:min(12, len(p.Base))], humanize.Comma(int64(p.Files)), humanize.Bytes(uint64(p.Bytes)), cached(p.Cached))
+		text := fmt.Sprintf("%s  %s, %s%s", p.Base[:min(12, len(p.Base))], files(p.Files), humanize.Bytes(uint64(p.Bytes)), cached(p.Cached))
 		v.line(good, "✓", "checkout", text+"  "+ms(p.Millis))
 		for _, w := range p.Warnings {
 			v.line(warn, "!", "note", taskview.Escape(w))
@@ -95,6 +95,10 @@ func (v *View) showStep(p event.Payload) {
 func (v *View) baseline(p *event.BaselineFinished) {
 	if p.Problem != "" {
 		v.line(bad, "✗", "baseline", taskview.Escape(p.Problem))
+		return
+	}
+	if p.Runs == 0 {
+		v.line(warn, "!", "baseline", taskview.Escape(p.Runner)+": there is no suite to compare with; a repository names its own in .daybreak.yaml")
 		return
 	}
 	text := fmt.Sprintf("%d passed, %d failed, %d skipped on the base", p.Passed, p.Failed, p.Skipped)
@@ -188,6 +192,13 @@ func faintIf(m Mode, s string) string {
 }
 
 func words(k task.VerdictKind) string { return strings.ReplaceAll(string(k), "_", " ") }
+
+func files(n int) string {
+	if n == 1 {
+		return "1 file"
+	}
+	return humanize.Comma(int64(n)) + " files"
+}
 
 func cached(b bool) string {
 	if b {

@@ -159,7 +159,11 @@ func (v *View) line(style lipgloss.Style, mark, name, text string) {
 	text = strings.TrimSpace(text)
 	if v.mode == Terminal {
 		if room := v.width - 17; lipgloss.Width(text) > room && room > 10 {
-			text = cut(text, room)
+			if mark == "·" {
+				text = cut(text, room)
+			} else { // what was found must be read whole
+				text = fold(text, room, 15)
+			}
 		}
 		_, _ = lipgloss.Fprintf(v.out, " %s %s %s\n", style.Render(mark), bold.Render(fmt.Sprintf("%-11s", name)), text)
 		v.status()
@@ -186,6 +190,15 @@ func (v *View) say(text string) {
 		}
 	}
 	v.status()
+}
+
+// fold breaks a text into at most four lines of n cells, those after the first indented.
+func fold(s string, n, indent int) string {
+	lines := strings.Split(lipgloss.Wrap(s, n, " /"), "\n")
+	if len(lines) > 4 {
+		lines = append(lines[:3], cut(lines[3], n-1)+"…")
+	}
+	return strings.Join(lines, "\n"+strings.Repeat(" ", indent))
 }
 
 func cut(s string, n int) string {

@@ -309,7 +309,10 @@ func printEnd(w io.Writer, a *app.App, r worker.Result) (said bool) {
 		if rest, ok := strings.CutPrefix(reason, "paused: "); ok && !r.State.Done() {
 			head, reason = "Paused while "+strings.ReplaceAll(string(r.State), "_", " "), rest
 		}
-		fmt.Fprint(w, head)
+		if rest, ok := strings.CutPrefix(reason, strings.ToLower(head)+" by "); ok {
+			head, reason, said = head+" by "+rest, "", true
+		}
+		fmt.Fprint(w, taskview.Escape(head))
 		if reason != "" {
 			said = true
 			fmt.Fprintf(w, ": %s", taskview.Escape(reason))

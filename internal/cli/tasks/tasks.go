@@ -272,6 +272,10 @@ func signal(ctx context.Context, env *kit.Env, name, kind, text string) error {
 			fmt.Fprintf(env.Out, "noted; no worker has the task now, so it is taken up when it goes on\n")
 			return nil
 		}
+		if kind == "stop" {
+			fmt.Fprintf(env.Out, "noted; the task stops at once\n")
+			return nil
+		}
 		fmt.Fprintf(env.Out, "noted; the task takes it up before its next step\n")
 		return nil
 	})

@@ -28,7 +28,11 @@ func (p *printer) event(e event.Event, payload event.Payload) {
 		p.item(e.Time, "%s says: %s", Escape(v.Who), cut(Escape(firstLine(v.Text.Inline)), 90))
 		p.full(v.Text)
 	case *event.StopRequested:
-		p.item(e.Time, "stopped by %s %s", Escape(v.Who), Escape(v.Reason))
+		text := "stop asked for by " + Escape(v.Who)
+		if v.Reason != "" {
+			text += ": " + Escape(v.Reason)
+		}
+		p.item(e.Time, "%s", text)
 	case *event.Noticed:
 		p.item(e.Time, "  %s %s", p.dim("told (%s):", Escape(v.What)), cut(Escape(firstLine(v.Text)), 90))
 	case *event.Compacted:
