@@ -58,15 +58,34 @@ func Compose(in Input) (title, body string) {
 	fmt.Fprintf(&b, "> Daybreak, an automated agent, proposes this change. **A person decides whether it is merged.** "+
 		"Text in boxes marked as the agent's words was written by a model; everything else comes from the record.\n\n")
 	fmt.Fprintf(&b, "Issue: **%s**\n\n", text(in.Created.IssueTitle, 200))
+	writeResult(&b, in)
 	writeWords(&b, "What was wrong", in.Submitted.Cause)
 	writeWords(&b, "What changed", in.Submitted.Fix)
 	writeStat(&b, in.Stat)
 	writeProof(&b, in, branch)
-	writeSuite(&b, in.Verdict.Suite)
 	writeFindings(&b, in)
 	writeOrigin(&b, in)
 	return titleOf(in), b.String()
 }
+
+// writeResult says in one line what a reviewer wants to know first; the sections below say why.
+func writeResult(b *strings.Builder, in Input) {
+	v := in.Verdict
+	fmt.Fprintf(b, "Result: **%s**", kindOf(v))
+	if n := len(v.Reproduction); n > 0 {
+		fmt.Fprintf(b, ", %s", count(n, "reproduction test"))
+	}
+	if v.Suite.Command != "" {
+		fmt.Fprintf(b, ", suite: %d passed, %s", v.Suite.Passed, count(v.Suite.NewFailures, "new failure"))
+	}
+	b.WriteString(".")
+	if n := len(findings(in)); n > 0 {
+		fmt.Fprintf(b, " **%s for you to look at below.**", count(n, "point"))
+	}
+	b.WriteString("\n\n")
+}
+
+func kindOf(v task.Verdict) string { return line(strings.ReplaceAll(string(v.Kind), "_", " "), 40) }
 
 func titleOf(in Input) string {
 	for _, s := range []string{in.Submitted.Title, in.Created.IssueTitle} {
@@ -178,9 +197,10 @@ func meaning(k task.VerdictKind) string {
 
 func writeProof(b *strings.Builder, in Input, branch string) {
 	v := in.Verdict
-	fmt.Fprintf(b, "## Proof\n\n**%s**: %s.\n\n", line(string(v.Kind), 40), meaning(v.Kind))
+	fmt.Fprintf(b, "## Proof\n\n**%s**: %s.\n\n", kindOf(v), meaning(v.Kind))
 	if len(v.Reproduction) == 0 {
 		b.WriteString("No reproduction test was recorded.\n\n")
+		writeSuite(b, v.Suite)
 		return
 	}
 	b.WriteString("| reproduction test | old code + test | with the change |\n|---|---|---|\n")
@@ -195,7 +215,9 @@ func writeProof(b *strings.Builder, in Input, branch string) {
 		}
 		fmt.Fprintf(b, "| %s | %s | %s |\n", cell(r.Test), base, status(r.Head, r.HeadRuns))
 	}
-	b.WriteString("\nRepeat the proof in one line, in a clone that has this branch (it must fail first, then pass):\n\n")
+	b.WriteString("\n")
+	writeSuite(b, v.Suite)
+	b.WriteString("Repeat the proof in one line, in a clone that has this branch (it must fail first, then pass):\n\n")
 	rerun := in.Rerun
 	if rerun == "" {
 		rerun = proofLine(v, branch)
@@ -285,14 +307,19 @@ func writeSuite(b *strings.Builder, s task.SuiteResult) {
 	list("Passed before and gone or skipped now", s.Lost)
 }
 
-func writeFindings(b *strings.Builder, in Input) {
-	all := slices.Concat(in.Verdict.Findings, in.Findings)
-	var shown []task.Finding
-	for _, f := range all {
-		if !slices.Contains(shown, f) {
-			shown = append(shown, f)
+// findings are the verdict's and the others, each once.
+func findings(in Input) []task.Finding {
+	var out []task.Finding
+	for _, f := range slices.Concat(in.Verdict.Findings, in.Findings) {
+		if !slices.Contains(out, f) {
+			out = append(out, f)
 		}
 	}
+	return out
+}
+
+func writeFindings(b *strings.Builder, in Input) {
+	shown := findings(in)
 	if len(shown) == 0 && in.HeldDiff == "" {
 		return
 	}
@@ -365,7 +392,9 @@ func writeOrigin(b *strings.Builder, in Input) {
 	}
 	var meters []string
 	for _, m := range in.Created.Limits.Meters(in.Spent) {
-		meters = append(meters, m.String())
+		if m.Name != "usd" || !in.Unpriced { // what has no price is not $0.00 of anything
+			meters = append(meters, m.String())
+		}
 	}
 	cost := in.Spent.Cost.String()
 	if in.Unpriced {

@@ -243,7 +243,10 @@ func (v *View) budget() string {
 	if v.limits.Cost > 0 {
 		parts = append(parts, fmt.Sprintf("$%.2f/$%.2f", v.spent.Cost.USD(), v.limits.Cost.USD()))
 	}
-	parts = append(parts, tokens(v.spent.Tokens.Total())+" tokens", (v.spent.Wall + v.now().Sub(v.started)).Round(time.Second).String())
+	if v.width >= 100 { // what is being done comes first
+		parts = append(parts, tokens(v.spent.Tokens.Total())+" tokens")
+	}
+	parts = append(parts, (v.spent.Wall + v.now().Sub(v.started)).Round(time.Second).String())
 	return strings.Join(parts, " · ")
 }
 
