@@ -116,6 +116,16 @@ func TestObject(t *testing.T) {
 	}
 }
 
+// TestObjectOfEveryShape_MOD08_INT06: what is no object, or nests without end, is told apart and never decoded further.
+func TestObjectOfEveryShape_MOD08_INT06(t *testing.T) {
+	deep := strings.Repeat(`{"a":`, 20_000) + "1" + strings.Repeat("}", 20_000)
+	for _, in := range []string{deep, strings.Repeat("[", 1<<20), `{"a":1}]`, `{"a":1}{"b":2}`, "\xff{}", `{"a":"` + "\xff" + `"`, `{'a':1}`, `{"a":NaN}`, "</tool_use>{}"} {
+		if obj, bad := wire.Object(in); string(obj) != "{}" || bad != in {
+			t.Errorf("%.40q: %.40s %.40q", in, obj, bad)
+		}
+	}
+}
+
 // FuzzOneLine holds that text from the other side cannot leave its line or its limit.
 func FuzzOneLine(f *testing.F) {
 	f.Add("a\r\nb\x1b[2J\u2028\xff", 3)
