@@ -40,7 +40,10 @@ func NewCmd(env *kit.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "See the whole job on a sample repository: issue in, proven pull request out",
-		Args:  cobra.NoArgs,
+		Long: "Takes a sample issue on a sample Go repository to a proven pull request, in a few minutes. The model is scripted\n" +
+			"unless --model names a real one; sandbox, tools, tests, verification and git are real. Without --dir all of it is\n" +
+			"in a new temporary directory; with --dir an interrupted demo goes on.",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return show(cmd.Context(), env, o)
 		},
@@ -163,9 +166,9 @@ func showPullRequest(ctx context.Context, w io.Writer, a *app.App, o run.Options
 	fmt.Fprintf(w, "the change\n")
 	fmt.Fprintf(w, "  git -C %s diff main...%s\n", repo, res.Branch)
 	if len(res.Reproduction) > 0 {
-		fmt.Fprintf(w, "the test with the change, in a work tree of its own\n")
+		fmt.Fprintf(w, "the test passing with the change (the line in the pull request shows it failing first as well)\n")
 		proof := filepath.Join(filepath.Dir(repo), "proof-"+string(res.Task))
-		fmt.Fprintf(w, "  git -C %s worktree add %s %s && cd %s && %s\n", repo, proof, res.Branch, proof, taskview.Escape(res.Reproduction[0].Rerun))
+		fmt.Fprintf(w, "  (git -C %s worktree add %s %s && cd %s && %s)\n", repo, proof, res.Branch, proof, taskview.Escape(res.Reproduction[0].Rerun))
 	}
 	fmt.Fprintf(w, "what was done, step by step, and whether the record is what was written\n")
 	fmt.Fprintf(w, "  %[1]s --dir %[2]s task show\n  %[1]s --dir %[2]s task verify-log\n", me, a.Dir)

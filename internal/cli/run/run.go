@@ -24,6 +24,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/cli/taskview"
 	"github.com/daybreak-agent/daybreak/internal/config"
 	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/model"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/task"
 	"github.com/daybreak-agent/daybreak/internal/worker"
@@ -45,7 +46,12 @@ func NewCmd(env *kit.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run --repo PATH|URL --issue FILE|-",
 		Short: "Work on one issue until there is a proven pull request, or an honest no",
-		Args:  cobra.NoArgs,
+		Long: "Works on one issue until there is a proven pull request, or an honest no. The pull request is a branch in the\n" +
+			"repository and a document beside the record. The same command again goes on with an unfinished task.\n\n" +
+			"Exit codes: 0 a verified pull request waits; 1 Daybreak, the machine or the provider failed; 2 wrong usage or\n" +
+			"input; 3 declined; 4 a budget ran out; 5 stopped by a person; 6 nothing could be verified.",
+		Example: "  daybreak run --repo ~/src/shop --issue issue.md --model anthropic/claude-sonnet-4-5 --budget-usd 5",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Repo == "" || o.Issue == "" {
 				return &kit.ExitError{Code: kit.Usage, Err: errors.New("--repo and --issue are needed, for example: daybreak run --repo . --issue issue.md")}
@@ -107,11 +113,11 @@ func readIssue(env *kit.Env, path string) ([]byte, error) {
 
 // Task creates or finds the task and runs it.
 func Task(ctx context.Context, env *kit.Env, a *app.App, o Options, issue []byte) error {
-	model := o.Model
-	if model == "" {
-		model = a.Config.Model
+	name := o.Model
+	if name == "" {
+		name = a.Config.Model
 	}
-	client, err := a.Model(model)
+	client, err := a.Model(name)
 	if err != nil {
 		return &kit.ExitError{Code: kit.Usage, Err: err}
 	}
@@ -144,7 +150,7 @@ func Task(ctx context.Context, env *kit.Env, a *app.App, o Options, issue []byte
 	}
 	view.Stage("prepare", "fetching the base commit")
 	t, created, err := w.Create(ctx, worker.Request{
-		Repo: repo, Ref: o.Base, Issue: issue, Model: model, Limits: limits, RequestedBy: requester(),
+		Repo: repo, Ref: o.Base, Issue: issue, Model: name, Limits: limits, RequestedBy: requester(),
 		Settings: a.Config.Digest(), Fresh: o.Fresh,
 	})
 	if t.ID == "" {
@@ -160,9 +166,9 @@ func Task(ctx context.Context, env *kit.Env, a *app.App, o Options, issue []byte
 	}
 	view.Begin(t, created, sum.Created.Limits, sum.Spent)
 	if !client.Info().Priced && sum.Created.Limits.Cost > 0 {
-		view.Note("no price is known for " + model + ", so the budget in dollars cannot hold; set providers.<name>.price")
+		view.Note("no price is known for " + name + ", so the budget in dollars cannot hold; set providers.<name>.price")
 	}
-	if !created && !t.State.Done() && (sum.Created.Limits != limits || sum.Created.Model != model) {
+	if !created && !t.State.Done() && (sum.Created.Limits != limits || sum.Created.Model != name) {
 		view.Note("this task keeps the model and the budget it was started with; --new starts another one")
 	}
 	if t.State.Done() {
@@ -272,9 +278,12 @@ func codeFor(res worker.Result, runErr error) int {
 	case task.Stopped:
 		return kit.Stopped
 	}
+	var provider *model.FailedError
 	switch {
 	case errors.Is(runErr, context.Canceled) || errors.Is(runErr, worker.ErrInterrupted):
 		return kit.Stopped
+	case errors.As(runErr, &provider): // whatever was verified before, this end is the provider's
+		return kit.Failure
 	case res.State == task.Failed && badInput(runErr) && res.Budget.Steps == 0 && res.Verdict == "":
 		return kit.Usage
 	case res.State == task.Failed && (runErr == nil || res.Verdict != "" && task.ClassOf(runErr) == task.Invalid):

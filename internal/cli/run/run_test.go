@@ -9,6 +9,7 @@ import (
 
 	"github.com/daybreak-agent/daybreak/internal/cli/kit"
 	"github.com/daybreak-agent/daybreak/internal/config"
+	"github.com/daybreak-agent/daybreak/internal/model"
 	"github.com/daybreak-agent/daybreak/internal/task"
 	"github.com/daybreak-agent/daybreak/internal/worker"
 )
@@ -31,6 +32,7 @@ func TestCodeFor(t *testing.T) {
 		{"interrupted", worker.Result{State: task.Working}, worker.ErrInterrupted, kit.Stopped},
 		{"sandbox refused", worker.Result{State: task.Preparing}, fmt.Errorf("%w: no ids", worker.ErrPaused), kit.Failure},
 		{"provider away", worker.Result{State: task.Working}, fmt.Errorf("%w: %w", worker.ErrPaused, class(task.Transient)), kit.Failure},
+		{"provider refuses, after a refusal", worker.Result{State: task.Failed, Verdict: task.NotRun, Budget: paid}, &model.FailedError{Attempts: 1, Err: class(task.Invalid)}, kit.Failure},
 		{"bad input", worker.Result{State: task.Failed}, class(task.Invalid), kit.Usage},
 		{"base cannot be verified", worker.Result{State: task.Failed, Verdict: task.EnvBlocked}, class(task.Invalid), kit.NotVerified},
 		{"refused too often", worker.Result{State: task.Failed, Verdict: task.NotFixed, Budget: paid}, class(task.Invalid), kit.NotVerified},

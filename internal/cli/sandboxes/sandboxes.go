@@ -123,7 +123,12 @@ func execute(env *kit.Env) *cobra.Command {
 	var repo, base string
 	cmd := &cobra.Command{
 		Use: "exec [--repo PATH] -- COMMAND [ARG...]", Short: "Run a command in a fresh sandbox of this configuration",
-		Args: cobra.MinimumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("a command is needed, for example: daybreak sandbox exec -- id")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd.Context(), env, func(a *app.App) error {
 				return runIn(cmd.Context(), env, a, repo, base, args)

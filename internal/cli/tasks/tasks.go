@@ -178,7 +178,7 @@ func verifyEvents(w io.Writer, id task.ID, events []event.Event, pub ed25519.Pub
 	case sum.Checkpoint == nil:
 		fmt.Fprintln(w, "no checkpoint yet: the task has not ended")
 	case pub == nil:
-		fmt.Fprintf(w, "checkpoint by key %s not checked: give --key\n", sum.Checkpoint.KeyID)
+		fmt.Fprintf(w, "checkpoint by key %s not checked: give --key, the keys/checkpoint.pub of the installation that wrote it\n", sum.Checkpoint.KeyID)
 	default:
 		if err := event.VerifyCheckpoint(id, events, *sum.Checkpoint, pub); err != nil {
 			return broken(err)
@@ -239,7 +239,7 @@ func steer(env *kit.Env) *cobra.Command {
 func stop(env *kit.Env) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
-		Use: "stop [TASK]", Short: "Stop a task for good; what it changed is kept", Args: cobra.MaximumNArgs(1),
+		Use: "stop [TASK]", Short: "Stop a task for good (the newest one without an id); what it changed is kept", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := ""
 			if len(args) > 0 {
