@@ -251,7 +251,7 @@ func report(ctx context.Context, env *kit.Env, a *app.App, id task.ID, asJSON bo
 			return err
 		}
 		fmt.Fprintf(env.Out, "%s\n", b)
-	} else {
+	} else if code != kit.Usage { // wrong input is one line on standard error, like any wrong usage
 		said = printEnd(env.Out, a, res)
 	}
 	if code == kit.OK {

@@ -58,7 +58,7 @@ func list(env *kit.Env) *cobra.Command {
 					fmt.Fprintln(env.Out, "no tasks yet; start one with `daybreak run --repo PATH --issue FILE`")
 					return nil
 				}
-				if !asJSON {
+				if !asJSON && env.Width() > 0 { // a script counts lines
 					fmt.Fprintln(env.Out, taskview.Header())
 				}
 				for _, t := range ts {
