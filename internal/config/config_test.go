@@ -64,9 +64,9 @@ func TestExampleIsTheDefault(t *testing.T) {
 
 func TestErrorsNameTheKey(t *testing.T) {
 	for text, want := range map[string]string{
-		"modle: x/y":                                      "modle",
-		"budget: {stepps: 3}":                             "stepps",
-		"sandbox: {memory: lots}":                         "not a size",
+		"modle: x/y":              "modle",
+		"budget: {stepps: 3}":     "stepps",
+		"sandbox: {memory: lots}": "not a size",
 		"sandbox: {mounts: [{source: a, target: /b}]}":    "absolute",
 		"providers: {x: {api: grpc}}":                     "providers.x.api",
 		"model: nothing":                                  "provider/model",

@@ -181,8 +181,10 @@ func tools(t *testing.T, script []byte) []string {
 }
 
 func goInstance(t *testing.T) (Instance, string) {
-	i := Instance{ID: "a__calc-1", Repo: "a/calc", Subject: "Add: count the second number too", Language: "go", FailureKind: "assert",
-		SourceFiles: []string{"sum/add.go"}, TestFiles: []string{"sum/add_test.go"}, FailToPass: []string{"a/calc/v2/sum::TestAddTwo"}}
+	i := Instance{
+		ID: "a__calc-1", Repo: "a/calc", Subject: "Add: count the second number too", Language: "go", FailureKind: "assert",
+		SourceFiles: []string{"sum/add.go"}, TestFiles: []string{"sum/add_test.go"}, FailToPass: []string{"a/calc/v2/sum::TestAddTwo"},
+	}
 	dir := twoCommits(t, &i, history{
 		"go.mod":          "module github.com/a/calc/v2\n\ngo 1.24\n",
 		"sum/add.go":      "package sum\n\nfunc Add(a, b int) int { return a }\n",
@@ -233,8 +235,10 @@ func TestVariantsOfAGoInstance(t *testing.T) {
 }
 
 func TestFakeGoRunnerNeedsRoomForItsTestMain(t *testing.T) {
-	i := Instance{ID: "a__calc-2", Repo: "a/calc", Subject: "x", Language: "go", FailureKind: "assert",
-		SourceFiles: []string{"a.go"}, TestFiles: []string{"a_test.go"}, FailToPass: []string{"a/calc::TestA"}}
+	i := Instance{
+		ID: "a__calc-2", Repo: "a/calc", Subject: "x", Language: "go", FailureKind: "assert",
+		SourceFiles: []string{"a.go"}, TestFiles: []string{"a_test.go"}, FailToPass: []string{"a/calc::TestA"},
+	}
 	main := "package calc\n\nimport \"testing\"\n\nfunc TestMain(m *testing.M) { m.Run() }\n"
 	dir := twoCommits(t, &i, history{"go.mod": "module github.com/a/calc\n", "a.go": "package calc\n"}, history{"a_test.go": main})
 	if _, err := BuildTranscript(t.Context(), i, dir, FakeRunner); err == nil || !strings.Contains(err.Error(), "TestMain") {
@@ -247,8 +251,10 @@ func TestFakePytestRunner(t *testing.T) {
 	if _, code := command(t, t.TempDir(), python, "-c", "import pytest"); code != 0 {
 		tool(t, "pytest for "+python)
 	}
-	i := Instance{ID: "a__b-1", Repo: "a/b", Title: "x", Language: "py", FailureKind: "assert", TestCommand: "python3 -m pytest tests",
-		SourceFiles: []string{"b.py"}, TestFiles: []string{"tests/test_b.py"}, FailToPass: []string{"tests.test_b::test_b"}}
+	i := Instance{
+		ID: "a__b-1", Repo: "a/b", Title: "x", Language: "py", FailureKind: "assert", TestCommand: "python3 -m pytest tests",
+		SourceFiles: []string{"b.py"}, TestFiles: []string{"tests/test_b.py"}, FailToPass: []string{"tests.test_b::test_b"},
+	}
 	repoDir := twoCommits(t, &i,
 		history{"b.py": "X = 1\n", "conftest.py": "KEPT = True\n", "tests/test_b.py": "def test_a():\n    pass\n"},
 		history{"b.py": "X = 2\n", "tests/test_b.py": "import b\n\n\ndef test_b():\n    assert b.X == 2\n"})
@@ -275,8 +281,10 @@ func TestFakePytestRunner(t *testing.T) {
 
 func TestFakeUnittestRunner(t *testing.T) {
 	python := tool(t, "/usr/bin/python3", "python3")
-	i := Instance{ID: "a__b-2", Repo: "a/b", Title: "x", Language: "py", FailureKind: "assert", TestCommand: "python3 -m unittest -v",
-		SourceFiles: []string{"b.py"}, TestFiles: []string{"tests/test_b.py"}, FailToPass: []string{"tests.test_b.T.test_b::test_b"}}
+	i := Instance{
+		ID: "a__b-2", Repo: "a/b", Title: "x", Language: "py", FailureKind: "assert", TestCommand: "python3 -m unittest -v",
+		SourceFiles: []string{"b.py"}, TestFiles: []string{"tests/test_b.py"}, FailToPass: []string{"tests.test_b.T.test_b::test_b"},
+	}
 	repoDir := twoCommits(t, &i,
 		history{"b.py": "X = 1\n", "tests/__init__.py": "# tests\n"},
 		history{"b.py": "X = 2\n", "tests/test_b.py": "import unittest\n\nimport b\n\n\nclass T(unittest.TestCase):\n    def test_b(self):\n        self.assertEqual(b.X, 2)\n"})
@@ -291,8 +299,10 @@ func TestFakeUnittestRunner(t *testing.T) {
 
 func TestFakeTAPRunner(t *testing.T) {
 	node := tool(t, "node")
-	i := Instance{ID: "a__b-3", Repo: "a/b", Title: "x", Language: "js", FailureKind: "assert",
-		SourceFiles: []string{"b.js"}, TestFiles: []string{"test/b.js", "test/data.json"}, FailToPass: []string{"test/b.js::two"}}
+	i := Instance{
+		ID: "a__b-3", Repo: "a/b", Title: "x", Language: "js", FailureKind: "assert",
+		SourceFiles: []string{"b.js"}, TestFiles: []string{"test/b.js", "test/data.json"}, FailToPass: []string{"test/b.js::two"},
+	}
 	tap := "'use strict';\n\nconst { x } = require('../b');\nconst test = (name, f) => f((ok) => {\n  console.log(`${ok ? 'ok' : 'not ok'} 1 - ${name}`);\n  process.exitCode = ok ? 0 : 1;\n});\n\ntest('two', (is) => { is(x === 2); });\nconsole.log('1..1');\n"
 	repoDir := twoCommits(t, &i, history{"b.js": "exports.x = 1;\n"}, history{"b.js": "exports.x = 2;\n", "test/b.js": tap, "test/data.json": "{}\n"})
 	for v, want := range map[Variant]struct {
@@ -310,10 +320,12 @@ func TestFakeTAPRunner(t *testing.T) {
 // Every byte and mode of the historical commit has to arrive.
 func TestGoldTreeIsTheHistoricalTree(t *testing.T) {
 	big := strings.Repeat("0123456789abcdef", 7_000) + "\x00end" // several commands' worth of base64
-	i := Instance{ID: "a__b-4", Repo: "a/b", Title: "x", Language: "c", FailureKind: "assert",
+	i := Instance{
+		ID: "a__b-4", Repo: "a/b", Title: "x", Language: "c", FailureKind: "assert",
 		SourceFiles: []string{"crlf.txt", "run me.sh", "gone.c", "deep/er/new.c", "it's.c", "-dash.c"},
 		TestFiles:   []string{"tests/latin1.txt", "tests/big.bin", "tests/odd.txt"}, OtherFiles: []string{"CHANGES"},
-		FailToPass: []string{"t::t"}}
+		FailToPass: []string{"t::t"},
+	}
 	repoDir := twoCommits(t, &i, history{"gone.c": "x\n", "crlf.txt": "a\r\n", "tests/big.bin": "\x00", "-dash.c": "x\n"}, history{
 		"gone.c": "", "crlf.txt": "a\r\nb\r\n", "run me.sh": "#!/bin/sh\necho ${HOME} \"$x\" `y`\n", "deep/er/new.c": "no newline at the end",
 		"it's.c": "---\n- x: 'y'\n", "-dash.c": "y\n", "tests/latin1.txt": "caf\xe9\n", "tests/big.bin": big, "CHANGES": "\ufeffBOM\n",

@@ -110,8 +110,10 @@ func (g *Git) layRepository(ctx context.Context, gitdir, commit, dest string) er
 	pr, pw := io.Pipe()
 	packed := make(chan error, 1)
 	go func() {
-		_, err := g.run(ctx, call{args: []string{"--git-dir=" + gitdir, "pack-objects", "--quiet", "--revs", "--stdout", "--delta-base-offset", "--window=0", "--threads=2"},
-			stdin: strings.NewReader(commit + "\n"), out: pw, max: 1 << 40})
+		_, err := g.run(ctx, call{
+			args:  []string{"--git-dir=" + gitdir, "pack-objects", "--quiet", "--revs", "--stdout", "--delta-base-offset", "--window=0", "--threads=2"},
+			stdin: strings.NewReader(commit + "\n"), out: pw, max: 1 << 40,
+		})
 		pw.CloseWithError(err)
 		packed <- err
 	}()
@@ -190,8 +192,10 @@ func (g *Git) Ignored(ctx context.Context, gitdir, base, treeDir string, paths [
 	if in.Len() == 0 {
 		return nil, nil
 	}
-	out, err := g.run(ctx, call{dir: treeDir, stdin: &in, env: []string{"GIT_LITERAL_PATHSPECS=0"},
-		args: []string{"--git-dir=" + gitdir, "--work-tree=" + treeDir, "check-ignore", "-z", "--stdin", "--no-index"}})
+	out, err := g.run(ctx, call{
+		dir: treeDir, stdin: &in, env: []string{"GIT_LITERAL_PATHSPECS=0"},
+		args: []string{"--git-dir=" + gitdir, "--work-tree=" + treeDir, "check-ignore", "-z", "--stdin", "--no-index"},
+	})
 	if f, ok := err.(*failure); ok && f.code == 1 { // none is ignored
 		err = nil
 	}

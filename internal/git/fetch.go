@@ -22,8 +22,10 @@ type source struct {
 // spoken; "transport::address" and anything like an option are refused.
 func parseSource(s string) (source, error) {
 	bad := func(what string) (source, error) {
-		return source{}, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("repository %q %s", RedactURL(s), what),
-			Fix: "give a directory or an https, ssh or file URL"}
+		return source{}, &task.Error{
+			Class: task.Invalid, Msg: fmt.Sprintf("repository %q %s", RedactURL(s), what),
+			Fix: "give a directory or an https, ssh or file URL",
+		}
 	}
 	switch {
 	case s == "":
@@ -108,8 +110,10 @@ func (g *Git) FetchCommit(ctx context.Context, gitdir, src, ref string) (string,
 	if got, err := g.Resolve(ctx, gitdir, pin); err == nil && got == id {
 		return id, nil
 	}
-	args := []string{"--git-dir=" + gitdir, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head",
-		"--no-recurse-submodules", "--no-auto-maintenance", "--depth=1"}
+	args := []string{
+		"--git-dir=" + gitdir, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head",
+		"--no-recurse-submodules", "--no-auto-maintenance", "--depth=1",
+	}
 	if s.local {
 		args = append(args, "--upload-pack="+g.helper("upload-pack", "uploadpack.allowAnySHA1InWant=true"))
 	}
@@ -137,8 +141,10 @@ func (g *Git) resolveLocal(ctx context.Context, s source, ref string) (string, e
 	var f *failure
 	shallow, err := at("rev-parse", "--is-shallow-repository")
 	if errors.As(err, &f) {
-		return "", &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%s is not a readable git repository", s.shown), Err: errors.New(oneLine(f.stderr)),
-			Fix: "give the top directory of a work tree, a bare repository or a URL"}
+		return "", &task.Error{
+			Class: task.Invalid, Msg: fmt.Sprintf("%s is not a readable git repository", s.shown), Err: errors.New(oneLine(f.stderr)),
+			Fix: "give the top directory of a work tree, a bare repository or a URL",
+		}
 	}
 	if err != nil {
 		return "", err

@@ -36,8 +36,10 @@ func sh(t testing.TB, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", append([]string{"-c", "safe.directory=*", "-c", "protocol.file.allow=always"}, args...)...)
 	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=P", "GIT_AUTHOR_EMAIL=p@example.com", "GIT_COMMITTER_NAME=P", "GIT_COMMITTER_EMAIL=p@example.com"}
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=P", "GIT_AUTHOR_EMAIL=p@example.com", "GIT_COMMITTER_NAME=P", "GIT_COMMITTER_EMAIL=p@example.com",
+	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("git %v: %v\n%s", args, err, out)
@@ -386,11 +388,15 @@ func trapped(t *testing.T) (src, marker string) {
 	}
 	src = repository(t, map[string]string{"a.txt": "one\n", ".gitattributes": "* filter=trap diff=trap merge=trap\n*.txt text eol=crlf\n", ".lfsconfig": "[lfs]\n\turl = ext::" + trap + "\n"})
 	donor := repository(t, map[string]string{"canary": "other repository's canary\n"})
-	write(t, src, map[string]string{".git/objects/info/alternates": donor + "/.git/objects\n",
-		".git/info/attributes": "* filter=trap diff=trap\n",
-		".git/included":        "[core]\n\tfsmonitor = " + trap + "\n\tsshCommand = " + trap + "\n"})
-	hooks := []string{"pre-receive", "update", "post-receive", "post-update", "reference-transaction", "pre-push", "post-checkout",
-		"post-index-change", "fsmonitor-watchman", "push-to-checkout", "proc-receive", "pre-auto-gc", "sendemail-validate"}
+	write(t, src, map[string]string{
+		".git/objects/info/alternates": donor + "/.git/objects\n",
+		".git/info/attributes":         "* filter=trap diff=trap\n",
+		".git/included":                "[core]\n\tfsmonitor = " + trap + "\n\tsshCommand = " + trap + "\n",
+	})
+	hooks := []string{
+		"pre-receive", "update", "post-receive", "post-update", "reference-transaction", "pre-push", "post-checkout",
+		"post-index-change", "fsmonitor-watchman", "push-to-checkout", "proc-receive", "pre-auto-gc", "sendemail-validate",
+	}
 	for _, h := range hooks {
 		if err := os.MkdirAll(filepath.Join(src, ".git/hooks"), 0o755); err != nil {
 			t.Fatal(err)

@@ -64,8 +64,10 @@ func TestOverHTTP_FRG02(t *testing.T) {
 	base := serve(t, root, "u", secret, trap.URL)
 
 	// The credential comes by environment and is written nowhere.
-	g, err := New(Config{Home: t.TempDir(), Env: []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=http." + base + "/.extraHeader",
-		"GIT_CONFIG_VALUE_0=Authorization: Basic dTpjYW5hcnktczNjcmV0"}})
+	g, err := New(Config{Home: t.TempDir(), Env: []string{
+		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=http." + base + "/.extraHeader",
+		"GIT_CONFIG_VALUE_0=Authorization: Basic dTpjYW5hcnktczNjcmV0",
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,10 @@ const BranchPrefix = "daybreak/"
 // "-" and "_" that start with a letter or digit. That is far narrower than git's own rule, so
 // that a name can be part of a path, a URL and a refspec without quoting.
 func CheckBranch(name string) error {
-	bad := &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%q is not a branch that Daybreak may push", name),
-		Fix: "use " + BranchPrefix + " and lower-case letters, digits, - and _"}
+	bad := &task.Error{
+		Class: task.Invalid, Msg: fmt.Sprintf("%q is not a branch that Daybreak may push", name),
+		Fix: "use " + BranchPrefix + " and lower-case letters, digits, - and _",
+	}
 	rest, ok := strings.CutPrefix(name, BranchPrefix)
 	if !ok || len(name) > 200 {
 		return bad
@@ -80,8 +82,10 @@ func (g *Git) Push(ctx context.Context, gitdir, target, commit, branch, expected
 		return false, moved(s, branch, now, expectedOld)
 	}
 	ref := "refs/heads/" + branch
-	args := []string{"--git-dir=" + gitdir, "push", "--porcelain", "--no-verify", "--no-signed", "--no-follow-tags",
-		"--recurse-submodules=no", "--force-with-lease=" + ref + ":" + expectedOld}
+	args := []string{
+		"--git-dir=" + gitdir, "push", "--porcelain", "--no-verify", "--no-signed", "--no-follow-tags",
+		"--recurse-submodules=no", "--force-with-lease=" + ref + ":" + expectedOld,
+	}
 	if s.local {
 		// One small pack instead of loose objects leaves no directory of another owner behind.
 		args = append(args, "--receive-pack="+g.helper("receive-pack", "receive.denyCurrentBranch=refuse", "receive.autogc=false",
@@ -132,8 +136,10 @@ func moved(s source, branch, now, want string) error {
 		}
 		return "at " + id[:12]
 	}
-	return &task.Error{Class: task.Conflict, Msg: fmt.Sprintf("branch %s of %s is %s, expected it %s", branch, s.shown, name(now), name(want)),
-		Fix: "somebody else changed it; look at that branch first"}
+	return &task.Error{
+		Class: task.Conflict, Msg: fmt.Sprintf("branch %s of %s is %s, expected it %s", branch, s.shown, name(now), name(want)),
+		Fix: "somebody else changed it; look at that branch first",
+	}
 }
 
 // adopt gives what a push by root wrote into somebody's repository to that repository's

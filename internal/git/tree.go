@@ -285,7 +285,8 @@ func (g *Git) Commit(ctx context.Context, gitdir, tree, parent string, info Comm
 	}
 	out, err := g.run(ctx, call{args: append(args, tree), stdin: strings.NewReader(strings.ReplaceAll(info.Message, "\x00", "")), env: []string{
 		"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + email, "GIT_AUTHOR_DATE=" + when,
-		"GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + email, "GIT_COMMITTER_DATE=" + when}})
+		"GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + email, "GIT_COMMITTER_DATE=" + when,
+	}})
 	if err != nil {
 		return "", err
 	}

@@ -142,8 +142,11 @@ func TestDropUnchanged(t *testing.T) {
 	g := newGit(t)
 	gitdir, base := mirror(t, g, repository(t, map[string]string{"a": "1\n", "b": "2\n"}))
 	got, err := g.DropUnchanged(t.Context(), gitdir, base, []Change{
-		{Path: "a", Mode: ModeFile, Content: []byte("1\n")}, {Path: "b", Mode: ModeExecutable, Content: []byte("2\n")},
-		{Path: "zz", Deleted: true}, {Path: "a2", Mode: ModeFile}})
+		{Path: "a", Mode: ModeFile, Content: []byte("1\n")},
+		{Path: "b", Mode: ModeExecutable, Content: []byte("2\n")},
+		{Path: "zz", Deleted: true},
+		{Path: "a2", Mode: ModeFile},
+	})
 	if err != nil || len(got) != 2 || got[0].Path != "b" || got[1].Path != "a2" {
 		t.Errorf("%+v %v", got, err)
 	}
@@ -167,8 +170,10 @@ func TestPush_FRG01(t *testing.T) {
 	}
 	one, other := commit("one\n", base), commit("other\n", base)
 	const branch = "daybreak/t_1-fix"
-	for _, b := range []string{"main", "", "daybreak/", "daybreak/../main", "refs/heads/main", "daybreak/x:main", "daybreak/x@{1}", "daybreak/x\ny",
-		"daybreak/-x", "-daybreak/x", "daybreak/x y", "daybreak/X", "daybreak/x.lock", "refs/for/main", "daybreak//x", "+daybreak/x"} {
+	for _, b := range []string{
+		"main", "", "daybreak/", "daybreak/../main", "refs/heads/main", "daybreak/x:main", "daybreak/x@{1}", "daybreak/x\ny",
+		"daybreak/-x", "-daybreak/x", "daybreak/x y", "daybreak/X", "daybreak/x.lock", "refs/for/main", "daybreak//x", "+daybreak/x",
+	} {
 		_, err := g.Push(t.Context(), gitdir, src, one, b, "")
 		wantClass(t, err, task.Invalid)
 	}

@@ -69,8 +69,14 @@ func squeeze(b []byte) []byte {
 
 func FuzzMatch(f *testing.F) {
 	for _, c := range [][3]string{
-		{"a\nb\nc\n", "b", "x"}, {"a\r\nb\r\n", "a\nb\n", "x\n"}, {"caf\xe9 a", `\xE9`, "e"}, {"\tif x {\n\t\ty\n\t}\n", "if x {\n\ty\n}", "z"},
-		{"\xef\xbb\xbfa", "a", "b"}, {"aaaa", "aa", "b"}, {"a\r\r\nb", "a\r", "b\n"}, {"\r\n", "\n", "\n\n"},
+		{"a\nb\nc\n", "b", "x"},
+		{"a\r\nb\r\n", "a\nb\n", "x\n"},
+		{"caf\xe9 a", `\xE9`, "e"},
+		{"\tif x {\n\t\ty\n\t}\n", "if x {\n\ty\n}", "z"},
+		{"\xef\xbb\xbfa", "a", "b"},
+		{"aaaa", "aa", "b"},
+		{"a\r\r\nb", "a\r", "b\n"},
+		{"\r\n", "\n", "\n\n"},
 	} {
 		f.Add([]byte(c[0]), []byte(c[1]), []byte(c[2]), false)
 	}

@@ -59,8 +59,10 @@ func TestEditChangesTheMatchAlone(t *testing.T) {
 		{name: "none", file: "alpha beta\n", old: "alpha gamma", new: "x", problem: "no_match"},
 		{name: "same", file: "a\n", old: "a", new: "a", problem: "same"},
 		{name: "empty", file: "a\n", old: "", new: "a", problem: "empty_old"},
-		{name: "indentation", file: "if x {\n\t\ty()\n\t\tz()\n}\n", old: "    y()\n    z()\n", new: "    y()\n    if w {\n        z()\n    }\n",
-			want: "if x {\n\t\ty()\n\t\tif w {\n\t\t    z()\n\t\t}\n}\n", space: true},
+		{
+			name: "indentation", file: "if x {\n\t\ty()\n\t\tz()\n}\n", old: "    y()\n    z()\n", new: "    y()\n    if w {\n        z()\n    }\n",
+			want: "if x {\n\t\ty()\n\t\tif w {\n\t\t    z()\n\t\t}\n}\n", space: true,
+		},
 		{name: "indentation in CRLF", file: "a {\r\n\tb\r\n\tc\r\n}\r\n", old: "b\nc", new: "x\ny", want: "a {\r\n\tx\r\n\ty\r\n}\r\n", space: true},
 		{name: "indentation, twice there", file: "\tb\n\tc\n--\n  b\n  c\n", old: " b\n c\n", new: "x", problem: "many_matches", lines: []int{1, 4}},
 		{name: "likeness is no match", file: "return a + b\n", old: "return a+b", new: "return b", problem: "no_match"},

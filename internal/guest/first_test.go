@@ -3,7 +3,6 @@ package guest_test
 import (
 	"context"
 	"fmt"
-
 	"os"
 	"os/exec"
 	"strings"

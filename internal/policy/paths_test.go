@@ -76,8 +76,10 @@ func TestRefusedPaths_EXP06_EXP11(t *testing.T) {
 }
 
 func TestAllowedPaths(t *testing.T) {
-	for _, p := range []string{"a", "src/main.go", "git", "gitx/config", ".gitignore", ".gitkeep", "docs/größe.md", "日本語/読.txt", "a b/c-d_e+f.txt",
-		"digit~1", "...", "x/github/workflows.go", "ownership.go", "environment.go", strings.Repeat("y", 255)} {
+	for _, p := range []string{
+		"a", "src/main.go", "git", "gitx/config", ".gitignore", ".gitkeep", "docs/größe.md", "日本語/読.txt", "a b/c-d_e+f.txt",
+		"digit~1", "...", "x/github/workflows.go", "ownership.go", "environment.go", strings.Repeat("y", 255),
+	} {
 		if p == "..." {
 			continue // ends with a dot
 		}
@@ -125,10 +127,25 @@ func TestLinks_EXP04(t *testing.T) {
 		at, to string
 		ok     bool
 	}{
-		{"l", "a", true}, {"d/l", "../a", true}, {"d/e/l", "../../a/b", true}, {"l", "./a", true}, {"l", "missing", true},
-		{"l", "/etc/passwd", false}, {"l", "..", false}, {"d/l", "../../x", false}, {"l", "a/../../x", false}, {"l", "a/../b", false},
-		{"l", ".git/config", false}, {"d/l", "../.GIT", false}, {"l", `..\x`, false}, {"l", "C:/x", false}, {"l", "a\nb", false},
-		{"l", "a\x00", false}, {"l", "", false}, {"l", "a\xff", false}, {"l", strings.Repeat("a/", 3000), false},
+		{"l", "a", true},
+		{"d/l", "../a", true},
+		{"d/e/l", "../../a/b", true},
+		{"l", "./a", true},
+		{"l", "missing", true},
+		{"l", "/etc/passwd", false},
+		{"l", "..", false},
+		{"d/l", "../../x", false},
+		{"l", "a/../../x", false},
+		{"l", "a/../b", false},
+		{"l", ".git/config", false},
+		{"d/l", "../.GIT", false},
+		{"l", `..\x`, false},
+		{"l", "C:/x", false},
+		{"l", "a\nb", false},
+		{"l", "a\x00", false},
+		{"l", "", false},
+		{"l", "a\xff", false},
+		{"l", strings.Repeat("a/", 3000), false},
 	} {
 		d := ReviewPaths([]PathChange{{Path: c.at, Mode: 0o120000, Link: c.to}}, nil)
 		if ok := len(d.Allowed) == 1; ok != c.ok {
@@ -174,9 +191,18 @@ func TestExtraProtected(t *testing.T) {
 		pattern, path string
 		held          bool
 	}{
-		{"deploy/", "deploy/prod.yaml", true}, {"deploy", "x/deploy/prod.yaml", true}, {"/deploy", "x/deploy", false}, {"*.tf", "infra/main.tf", true},
-		{"infra/**/secret.go", "infra/a/b/secret.go", true}, {"infra/**/secret.go", "infra/secret.go", true}, {"infra/*.go", "infra/a/b.go", false},
-		{"Billing/Core", "billing/core/x.go", true}, {"a/**", "a/b/c", true}, {"", "a", false}, {"[", "a", false}, {"a/b", "c/a/b", false},
+		{"deploy/", "deploy/prod.yaml", true},
+		{"deploy", "x/deploy/prod.yaml", true},
+		{"/deploy", "x/deploy", false},
+		{"*.tf", "infra/main.tf", true},
+		{"infra/**/secret.go", "infra/a/b/secret.go", true},
+		{"infra/**/secret.go", "infra/secret.go", true},
+		{"infra/*.go", "infra/a/b.go", false},
+		{"Billing/Core", "billing/core/x.go", true},
+		{"a/**", "a/b/c", true},
+		{"", "a", false},
+		{"[", "a", false},
+		{"a/b", "c/a/b", false},
 	} {
 		d := ReviewPaths([]PathChange{{Path: c.path, Mode: file}}, []string{c.pattern})
 		if held := len(d.Held) == 1; held != c.held {

@@ -22,17 +22,27 @@ const id = task.ID("t_01k0000000000000000000abcd")
 func input() Input {
 	return Input{
 		Task: id,
-		Created: event.TaskCreated{IssueTitle: "Coupon is applied twice", Model: "anthropic/model-1",
-			Limits: task.Limits{Steps: 60, Cost: 5_000_000, Wall: time.Hour}},
-		Submitted: event.Submitted{Title: "Apply a coupon once", Cause: "Total() subtracts the coupon in the loop, once for every line of the cart.",
-			Fix: "Subtract it after the loop.\n\n  total -= coupon\n"},
-		Verdict: task.Verdict{Kind: task.Verified, Base: strings.Repeat("a", 40), Tests: []string{"cart/total_test.go"}, Source: []string{"cart/total.go"}, Verifier: "1",
-			Reproduction: []task.Reproduction{{Test: "cart.TestCouponOnce", Rerun: "go test -run '^TestCouponOnce$' ./cart", Base: task.Fail, BaseRuns: 3,
-				BaseSignature: "total_test.go: got 80, want 90 | off", BaseOutput: "--- FAIL: TestCouponOnce\n    got 80, want 90\n", Head: task.Pass, HeadRuns: 3}},
+		Created: event.TaskCreated{
+			IssueTitle: "Coupon is applied twice", Model: "anthropic/model-1",
+			Limits: task.Limits{Steps: 60, Cost: 5_000_000, Wall: time.Hour},
+		},
+		Submitted: event.Submitted{
+			Title: "Apply a coupon once", Cause: "Total() subtracts the coupon in the loop, once for every line of the cart.",
+			Fix: "Subtract it after the loop.\n\n  total -= coupon\n",
+		},
+		Verdict: task.Verdict{
+			Kind: task.Verified, Base: strings.Repeat("a", 40), Tests: []string{"cart/total_test.go"}, Source: []string{"cart/total.go"}, Verifier: "1",
+			Reproduction: []task.Reproduction{{
+				Test: "cart.TestCouponOnce", Rerun: "go test -run '^TestCouponOnce$' ./cart", Base: task.Fail, BaseRuns: 3,
+				BaseSignature: "total_test.go: got 80, want 90 | off", BaseOutput: "--- FAIL: TestCouponOnce\n    got 80, want 90\n", Head: task.Pass, HeadRuns: 3,
+			}},
 			Suite:    task.SuiteResult{Command: "go test ./...", Passed: 41, Skipped: 2, BaselineFailed: 1, Flaky: []string{"cart.TestClock"}},
-			Findings: []task.Finding{{Kind: "tamper", Severity: "warn", Path: "cart/old_test.go", Line: 7, Detail: "an expected value was changed", Old: "want 80", New: "want 90"}}},
-		Findings: []task.Finding{{Kind: "held_path", Severity: "warn", Path: ".github/workflows/ci.yml", Detail: "runs in CI or decides what CI does"},
-			{Kind: "refused_path", Severity: "block", Path: ".git[U+000A]x", Detail: "has a control character"}},
+			Findings: []task.Finding{{Kind: "tamper", Severity: "warn", Path: "cart/old_test.go", Line: 7, Detail: "an expected value was changed", Old: "want 80", New: "want 90"}},
+		},
+		Findings: []task.Finding{
+			{Kind: "held_path", Severity: "warn", Path: ".github/workflows/ci.yml", Detail: "runs in CI or decides what CI does"},
+			{Kind: "refused_path", Severity: "block", Path: ".git[U+000A]x", Detail: "has a control character"},
+		},
 		HeldDiff: "diff --git a/.github/workflows/ci.yml b/.github/workflows/ci.yml\n+```\n+curl http://evil\n",
 		Stat:     []FileStat{{"cart/total.go", 2, 1, false}, {"cart/total_test.go", 12, 0, false}, {"logo.png", 0, 0, true}},
 		Spent:    task.Spent{Steps: 9, Tokens: task.Tokens{Input: 100, Output: 200, CacheRead: 3000, CacheWrite: 400}, Cost: 123_456, Wall: 83 * time.Second},
@@ -187,8 +197,10 @@ func TestProofLineRuns(t *testing.T) {
 	run := func(line string) (string, error) {
 		cmd := exec.Command("sh", "-ec", line)
 		cmd.Dir = dir
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + bin, "TMPDIR=" + bin, "GIT_CONFIG_NOSYSTEM=1",
-			"GIT_AUTHOR_NAME=P", "GIT_AUTHOR_EMAIL=p@x", "GIT_COMMITTER_NAME=P", "GIT_COMMITTER_EMAIL=p@x"}
+		cmd.Env = []string{
+			"PATH=" + os.Getenv("PATH"), "HOME=" + bin, "TMPDIR=" + bin, "GIT_CONFIG_NOSYSTEM=1",
+			"GIT_AUTHOR_NAME=P", "GIT_AUTHOR_EMAIL=p@x", "GIT_COMMITTER_NAME=P", "GIT_COMMITTER_EMAIL=p@x",
+		}
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
@@ -250,7 +262,7 @@ func FuzzProse(f *testing.F) {
 			t.Fatalf("the text can close its block: %q", block)
 		}
 		if strings.ContainsRune(line(s, 80), '\n') || strings.ContainsRune(code(s), '\n') {
-			t.Fatal(fmt.Sprintf("more than one line from %q", s))
+			t.Fatalf("more than one line from %q", s)
 		}
 	})
 }

@@ -21,8 +21,10 @@ func sh(t testing.TB, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=P", "GIT_AUTHOR_EMAIL=p@example.com", "GIT_COMMITTER_NAME=P", "GIT_COMMITTER_EMAIL=p@example.com"}
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=P", "GIT_AUTHOR_EMAIL=p@example.com", "GIT_COMMITTER_NAME=P", "GIT_COMMITTER_EMAIL=p@example.com",
+	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("git %v: %v\n%s", args, err, out)
@@ -50,8 +52,10 @@ func repository(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
 	sh(t, dir, "init", "-q", "-b", "main")
-	for name, text := range map[string]string{"a.txt": "one\n", "A.txt": "ONE\n", "crlf": "x\r\n", "latin": "caf\xe9\n",
-		"big.bin": lfsHead + "oid sha256:" + strings.Repeat("0", 64) + "\nsize 12345\n"} {
+	for name, text := range map[string]string{
+		"a.txt": "one\n", "A.txt": "ONE\n", "crlf": "x\r\n", "latin": "caf\xe9\n",
+		"big.bin": lfsHead + "oid sha256:" + strings.Repeat("0", 64) + "\nsize 12345\n",
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -81,8 +85,10 @@ func TestPrepare(t *testing.T) {
 	if one.Cached || one.Base != commit || one.Files != 8 || one.Bytes == 0 {
 		t.Errorf("%+v", one)
 	}
-	for _, want := range []string{"submodule, left", `"vendor/sub"`, `pointer, whose content is not here: "big.bin"`,
-		`2 links that leave the tree`, `"out" → "../outside"`, `"abs" → "/etc/passwd"`, `differ only in case: "A.txt" and "a.txt"`} {
+	for _, want := range []string{
+		"submodule, left", `"vendor/sub"`, `pointer, whose content is not here: "big.bin"`,
+		`2 links that leave the tree`, `"out" → "../outside"`, `"abs" → "/etc/passwd"`, `differ only in case: "A.txt" and "a.txt"`,
+	} {
 		if !strings.Contains(strings.Join(one.Warnings, "\n"), want) {
 			t.Errorf("no warning %q in %q", want, one.Warnings)
 		}

@@ -133,8 +133,10 @@ func (s *Store) build(ctx context.Context, src Source, base string) (Snapshot, e
 	if err != nil {
 		return Snapshot{}, err
 	}
-	m := meta{Repo: git.RedactURL(src.Repo), Base: base, Env: src.Environment, Files: laid.Files, Bytes: laid.Bytes,
-		Warnings: warnings(tree, entries), Made: s.cfg.Now().UTC()}
+	m := meta{
+		Repo: git.RedactURL(src.Repo), Base: base, Env: src.Environment, Files: laid.Files, Bytes: laid.Bytes,
+		Warnings: warnings(tree, entries), Made: s.cfg.Now().UTC(),
+	}
 	b, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return Snapshot{}, err

@@ -119,10 +119,16 @@ func TestNoCommandIsSpecial_GW05(t *testing.T) {
 	b := newBench(t)
 	chain := strings.Repeat("true; ", 60) + "echo at-the-end"
 	for _, c := range []struct{ command, says string }{
-		{`echo "a'b" 'c"d' $(echo in) ` + "`echo tick`", `a'b c"d in tick`}, {"echo one\necho two", "one\ntwo"}, {"echo a; echo b && echo c || echo d", "a\nb\nc"},
-		{chain, "at-the-end"}, {"type cd; builtin echo built", "built"}, {"cp \"$(type -P echo)\" ./renamed && ./renamed copied", "copied"},
-		{"exec -a other bash -c 'echo $0 ran'", "other ran"}, {"$(ls /lib64/ld-linux*.so.2 /lib/ld-linux*.so.* 2>/dev/null | head -1) \"$(type -P echo)\" by-loader", "by-loader"},
-		{"echo $((1+1)) ${x:-dflt} {a,b}", "2 dflt a b"}, {"cat <<'E'\n$(not run)\nE", "$(not run)"},
+		{`echo "a'b" 'c"d' $(echo in) ` + "`echo tick`", `a'b c"d in tick`},
+		{"echo one\necho two", "one\ntwo"},
+		{"echo a; echo b && echo c || echo d", "a\nb\nc"},
+		{chain, "at-the-end"},
+		{"type cd; builtin echo built", "built"},
+		{"cp \"$(type -P echo)\" ./renamed && ./renamed copied", "copied"},
+		{"exec -a other bash -c 'echo $0 ran'", "other ran"},
+		{"$(ls /lib64/ld-linux*.so.2 /lib/ld-linux*.so.* 2>/dev/null | head -1) \"$(type -P echo)\" by-loader", "by-loader"},
+		{"echo $((1+1)) ${x:-dflt} {a,b}", "2 dflt a b"},
+		{"cat <<'E'\n$(not run)\nE", "$(not run)"},
 	} {
 		r := b.call(t, "run", input(t, map[string]string{"command": c.command}))
 		if r.ExitCode == nil || *r.ExitCode != 0 || !strings.Contains(r.Text, c.says) {

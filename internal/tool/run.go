@@ -31,8 +31,10 @@ type run struct{ schema }
 func newRun() Tool {
 	return run{schema{
 		{name: "command", kind: "string", max: maxCommand, about: "bash command line, run in the work tree"},
-		{name: "timeout_s", kind: "integer", max: int(maxTimeout / time.Second),
-			about: fmt.Sprintf("limit in seconds, default %d; with wait: how long to wait, default %d", int(runTimeout/time.Second), int(waitTimeout/time.Second))},
+		{
+			name: "timeout_s", kind: "integer", max: int(maxTimeout / time.Second),
+			about: fmt.Sprintf("limit in seconds, default %d; with wait: how long to wait, default %d", int(runTimeout/time.Second), int(waitTimeout/time.Second)),
+		},
 		{name: "background", kind: "boolean", about: "answer at once and let it run"},
 		{name: "wait", kind: "integer", about: "instead of command: process number to wait for"},
 		{name: "kill", kind: "integer", about: "instead of command: process number to kill"},

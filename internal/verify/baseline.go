@@ -40,8 +40,10 @@ func (v *Verifier) Baseline(ctx context.Context, s snapshot.Snapshot, progress f
 	for _, suite := range b.Plan.Suites {
 		notes = append(notes, string(suite.Kind)+": "+suite.Why)
 	}
-	b.Phases = append(b.Phases, task.PhaseRecord{Phase: "P0", Name: "prepare", Tree: treeDigest(s.Base, nil),
-		Note: strings.Join(notes, "; "), Millis: v.Now().Sub(start).Milliseconds(), Complete: true})
+	b.Phases = append(b.Phases, task.PhaseRecord{
+		Phase: "P0", Name: "prepare", Tree: treeDigest(s.Base, nil),
+		Note: strings.Join(notes, "; "), Millis: v.Now().Sub(start).Milliseconds(), Complete: true,
+	})
 	if len(b.Plan.Suites) == 0 {
 		b.Phases = append(b.Phases, task.PhaseRecord{Phase: "P1", Name: "baseline", Note: "no test framework", Complete: true})
 		return b, nil
@@ -198,11 +200,15 @@ func (v *Verifier) probe(ctx context.Context, s snapshot.Snapshot) (t Tools, err
 			err = fmt.Errorf("end a prepare bench: %w", e)
 		}
 	}()
-	modules := []string{"pytest", "pytest_cov", "xdist", "pytest_timeout", "pytest_asyncio", "pytest_benchmark", "pytest_flake8",
-		"pytest_mypy", "pytest_black", "random_order", "pytest_rerunfailures", "pytest_html", "syrupy", "pytest_ruff"}
+	modules := []string{
+		"pytest", "pytest_cov", "xdist", "pytest_timeout", "pytest_asyncio", "pytest_benchmark", "pytest_flake8",
+		"pytest_mypy", "pytest_black", "random_order", "pytest_rerunfailures", "pytest_html", "syrupy", "pytest_ruff",
+	}
 	// -I keeps modules of the work tree out of the answer.
-	res, err := box.Guest().Exec(ctx, guest.ExecRequest{Argv: append([]string{"python3", "-I", "-c",
-		"import sys, importlib.util as u\nprint(' '.join(m for m in sys.argv[1:] if u.find_spec(m)))"}, modules...), Timeout: time.Minute})
+	res, err := box.Guest().Exec(ctx, guest.ExecRequest{Argv: append([]string{
+		"python3", "-I", "-c",
+		"import sys, importlib.util as u\nprint(' '.join(m for m in sys.argv[1:] if u.find_spec(m)))",
+	}, modules...), Timeout: time.Minute})
 	if err != nil {
 		return t, fmt.Errorf("ask what is installed: %w", err)
 	}

@@ -75,12 +75,16 @@ func Detect(fsys fs.FS, tools Tools, s Settings) (Plan, error) {
 		if s.Format == "" && len(s.Report) > 0 {
 			s.Format = "junit"
 		}
-		return Plan{Suites: []Suite{{Kind: KindCustom, Dir: ".", Test: s.Test, TestOne: s.TestOne, Format: s.Format,
-			Report: s.Report, Why: "the repository's settings name the test command"}}}, nil
+		return Plan{Suites: []Suite{{
+			Kind: KindCustom, Dir: ".", Test: s.Test, TestOne: s.TestOne, Format: s.Format,
+			Report: s.Report, Why: "the repository's settings name the test command",
+		}}}, nil
 	}
 	if s.TestOne != "" || s.Format != "" || len(s.Report) > 0 {
-		return Plan{}, &task.Error{Class: task.Invalid, Msg: "settings say how tests are read but not how they are run",
-			Fix: "set the test command, or remove the other test settings"}
+		return Plan{}, &task.Error{
+			Class: task.Invalid, Msg: "settings say how tests are read but not how they are run",
+			Fix: "set the test command, or remove the other test settings",
+		}
 	}
 	list, err := files(fsys)
 	if err != nil {
@@ -288,10 +292,21 @@ func (d *detector) missingPlugins(config string) string {
 		return ""
 	}
 	known := []struct{ option, module string }{
-		{"--cov", "pytest_cov"}, {"-n", "xdist"}, {"--numprocesses", "xdist"}, {"--dist", "xdist"},
-		{"--timeout", "pytest_timeout"}, {"--asyncio-mode", "pytest_asyncio"}, {"--benchmark", "pytest_benchmark"},
-		{"--flake8", "pytest_flake8"}, {"--mypy", "pytest_mypy"}, {"--black", "pytest_black"}, {"--random", "random_order"},
-		{"--reruns", "pytest_rerunfailures"}, {"--html", "pytest_html"}, {"--snapshot", "syrupy"}, {"--ruff", "pytest_ruff"},
+		{"--cov", "pytest_cov"},
+		{"-n", "xdist"},
+		{"--numprocesses", "xdist"},
+		{"--dist", "xdist"},
+		{"--timeout", "pytest_timeout"},
+		{"--asyncio-mode", "pytest_asyncio"},
+		{"--benchmark", "pytest_benchmark"},
+		{"--flake8", "pytest_flake8"},
+		{"--mypy", "pytest_mypy"},
+		{"--black", "pytest_black"},
+		{"--random", "random_order"},
+		{"--reruns", "pytest_rerunfailures"},
+		{"--html", "pytest_html"},
+		{"--snapshot", "syrupy"},
+		{"--ruff", "pytest_ruff"},
 	}
 	for _, word := range strings.FieldsFunc(m[1], func(r rune) bool { return strings.ContainsRune(" \t\n\"'[],", r) }) {
 		for _, k := range known {

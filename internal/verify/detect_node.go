@@ -215,8 +215,10 @@ func requireWords(flags []string) []string {
 // withoutOptions drops options, "--name=value" and the value that follows "--name" where the
 // next word is no option and the name takes one.
 func withoutOptions(args []string, names ...string) []string {
-	takesValue := []string{"--outputFile", "--reporter", "--reporters", "--reporter-option", "--reporter-options", "-R", "-O",
-		"--test-reporter", "--test-reporter-destination", "--test-concurrency"}
+	takesValue := []string{
+		"--outputFile", "--reporter", "--reporters", "--reporter-option", "--reporter-options", "-R", "-O",
+		"--test-reporter", "--test-reporter-destination", "--test-concurrency",
+	}
 	var out []string
 	for i := 0; i < len(args); i++ {
 		name, _, joined := strings.Cut(args[i], "=")

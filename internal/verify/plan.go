@@ -146,8 +146,10 @@ func (s Suite) human(text string) string {
 }
 
 func (s Suite) command(i int, shell, human, format, report string) command {
-	return command{suite: i, shell: shell, dir: s.Dir, env: append(baseEnv(), s.Env...), format: format,
-		report: report, human: s.human(human)}
+	return command{
+		suite: i, shell: shell, dir: s.Dir, env: append(baseEnv(), s.Env...), format: format,
+		report: report, human: s.human(human),
+	}
 }
 
 // goCommands runs one process for the suite, or one per set of packages that share a -run

@@ -40,9 +40,11 @@ func (v *Verifier) newProof(job Job) (*proof, error) {
 	p := &proof{v: v, job: job, places: map[string]Place{}, redSaw: map[string]Case{}, headSaw: map[string]Case{}}
 	b := job.Baseline
 	p.facts = Facts{NoChange: len(job.Changes) == 0, Blocked: b.Blocked, Hang: job.Hang}
-	p.verdict = task.Verdict{Base: job.Snapshot.Base, HeadTree: job.HeadTree, Environment: b.Environment, Verifier: Version,
+	p.verdict = task.Verdict{
+		Base: job.Snapshot.Base, HeadTree: job.HeadTree, Environment: b.Environment, Verifier: Version,
 		Runner: b.Runner, Phases: slices.Clone(b.Phases),
-		Suite: task.SuiteResult{BaselineFailed: b.Failed(), Command: b.Command()}}
+		Suite: task.SuiteResult{BaselineFailed: b.Failed(), Command: b.Command()},
+	}
 	if b.Base != "" && b.Base != job.Snapshot.Base {
 		return nil, &task.Error{Class: task.Internal, Msg: fmt.Sprintf("the baseline is of commit %.12s, the change is on %.12s", b.Base, job.Snapshot.Base)}
 	}
@@ -66,8 +68,10 @@ func (v *Verifier) newProof(job Job) (*proof, error) {
 		p.verdict.Runner = p.plan.Runner()
 		p.verdict.Suite.Command = p.verdict.Runner
 	}
-	p.phase(task.PhaseRecord{Phase: "P2", Name: "split", Complete: true, Millis: v.Now().Sub(start).Milliseconds(),
-		Note: fmt.Sprintf("%s, %s, %s", plural(len(p.parts.tests), "test file"), plural(len(p.parts.source), "source file"), plural(len(p.parts.config), "configuration file"))})
+	p.phase(task.PhaseRecord{
+		Phase: "P2", Name: "split", Complete: true, Millis: v.Now().Sub(start).Milliseconds(),
+		Note: fmt.Sprintf("%s, %s, %s", plural(len(p.parts.tests), "test file"), plural(len(p.parts.source), "source file"), plural(len(p.parts.config), "configuration file")),
+	})
 	return p, nil
 }
 
@@ -188,8 +192,10 @@ func (p *proof) declaredPlaces() []Place {
 }
 
 func (p *proof) bench(ctx context.Context, purpose string, placed []git.Change, where []Place, rec *task.PhaseRecord) (ran, error) {
-	r, err := p.v.run(ctx, request{snapshot: p.job.Snapshot, purpose: purpose, place: placed, plan: p.plan, places: where,
-		files: overlay(p.parts.files, placed)})
+	r, err := p.v.run(ctx, request{
+		snapshot: p.job.Snapshot, purpose: purpose, place: placed, plan: p.plan, places: where,
+		files: overlay(p.parts.files, placed),
+	})
 	rec.Runs = append(rec.Runs, r.records...)
 	return r, err
 }
@@ -256,8 +262,10 @@ func (p *proof) identifyScript(r ran, declared string) {
 			return
 		}
 	}
-	p.facts.Tests = append(p.facts.Tests, TestFacts{Test: declared, Red: []Seen{{Status: task.Missing,
-		Message: "no test framework was found, and it is not the path of a script in the change"}}})
+	p.facts.Tests = append(p.facts.Tests, TestFacts{Test: declared, Red: []Seen{{
+		Status:  task.Missing,
+		Message: "no test framework was found, and it is not the path of a script in the change",
+	}}})
 }
 
 // unidentified is a declared test without any result: it did not build, did not end, or does

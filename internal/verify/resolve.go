@@ -123,10 +123,7 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
-var (
-	goTestName = regexp.MustCompile(`\b((?:Test|Fuzz|Example)(?:[^a-z\s/'"$)|][\w]*)?)(?:$|[\s/'"$)|])`)
-	pyNodeID   = regexp.MustCompile(`([\w./\-]+\.py)(?:::[\w:]+)?`)
-)
+var goTestName = regexp.MustCompile(`\b((?:Test|Fuzz|Example)(?:[^a-z\s/'"$)|][\w]*)?)(?:$|[\s/'"$)|])`)
 
 // scope is where to look for the declared tests before their stable ids are known: the places
 // of known tests with such a name, and the packages or files of the change's tests. nil means

@@ -217,8 +217,10 @@ func place(ctx context.Context, g *guest.Client, changes []git.Change) error {
 
 func (v *Verifier) exec(ctx context.Context, g *guest.Client, c command, deadline time.Time, out *ran) (guest.ExecResult, error) {
 	left := max(deadline.Sub(v.Now()), time.Second)
-	res, err := g.Exec(ctx, guest.ExecRequest{Shell: c.shell, Dir: c.dir, Env: slices.Concat(c.env, v.Env),
-		Timeout: left, Head: keepOutput, Tail: keepOutput})
+	res, err := g.Exec(ctx, guest.ExecRequest{
+		Shell: c.shell, Dir: c.dir, Env: slices.Concat(c.env, v.Env),
+		Timeout: left, Head: keepOutput, Tail: keepOutput,
+	})
 	if err != nil {
 		return res, fmt.Errorf("run %q: %w", c.human, err)
 	}
@@ -294,9 +296,13 @@ func (v *Verifier) reports(ctx context.Context, g *guest.Client, c command, remo
 		for i, glob := range c.globs {
 			words[i] = quoteGlob(glob)
 		}
-		res, err := g.Exec(ctx, guest.ExecRequest{Argv: []string{"bash", "-c",
-			"shopt -s globstar nullglob; set -- " + strings.Join(words, " ") + "; [ $# = 0 ] || " + act + ` "$@"`},
-			Timeout: time.Minute, Head: 1 << 20})
+		res, err := g.Exec(ctx, guest.ExecRequest{
+			Argv: []string{
+				"bash", "-c",
+				"shopt -s globstar nullglob; set -- " + strings.Join(words, " ") + "; [ $# = 0 ] || " + act + ` "$@"`,
+			},
+			Timeout: time.Minute, Head: 1 << 20,
+		})
 		if err != nil {
 			return nil, fmt.Errorf("list result files: %w", err)
 		}
@@ -387,8 +393,10 @@ func (r *ran) take(s Suite, c command, rep result.Report, res guest.ExecResult) 
 		}
 		failed = true
 		id := suite + " (outside its tests)"
-		r.cases[id] = Case{ID: id, Status: task.Errored, Place: Place{Suite: c.suite, Group: suite, File: c.file},
-			Message: "failed although none of its tests did", Signature: "suite failed", Output: tail(output(res), maxCaseOutput)}
+		r.cases[id] = Case{
+			ID: id, Status: task.Errored, Place: Place{Suite: c.suite, Group: suite, File: c.file},
+			Message: "failed although none of its tests did", Signature: "suite failed", Output: tail(output(res), maxCaseOutput),
+		}
 	}
 	switch {
 	case res.ExitCode != 0 && !res.TimedOut && len(rep.Tests) == 0 && len(rep.BuildFailed) == 0 && c.file != "":
@@ -402,8 +410,10 @@ func (r *ran) take(s Suite, c command, rep result.Report, res guest.ExecResult) 
 		}
 	case res.ExitCode != 0 && !failed && len(rep.BuildFailed) == 0 && rep.Outcome == result.Complete && len(rep.Tests) > 0:
 		id := name + " (exit code)"
-		r.cases[id] = Case{ID: id, Status: task.Errored, Place: Place{Suite: c.suite, File: c.file},
-			Message: fmt.Sprintf("exit code %d although every test passed", res.ExitCode), Signature: "exit code", Output: tail(output(res), maxCaseOutput)}
+		r.cases[id] = Case{
+			ID: id, Status: task.Errored, Place: Place{Suite: c.suite, File: c.file},
+			Message: fmt.Sprintf("exit code %d although every test passed", res.ExitCode), Signature: "exit code", Output: tail(output(res), maxCaseOutput),
+		}
 	}
 	if res.ExitCode != 0 || rep.Outcome != result.Complete {
 		text := tail(output(res), maxCaseOutput)
@@ -416,8 +426,10 @@ func (r *ran) take(s Suite, c command, rep result.Report, res guest.ExecResult) 
 
 // newCase puts a result under a stable id that is unique over all suites.
 func newCase(s Suite, c command, t result.Test) Case {
-	k := Case{ID: t.ID, Status: t.Status, Message: t.Message, Frame: t.Frame, Signature: t.Signature, Output: tail(t.Output, maxCaseOutput),
-		Place: Place{Suite: c.suite, Group: t.Suite, File: t.File, Name: t.Name, Param: t.Params}}
+	k := Case{
+		ID: t.ID, Status: t.Status, Message: t.Message, Frame: t.Frame, Signature: t.Signature, Output: tail(t.Output, maxCaseOutput),
+		Place: Place{Suite: c.suite, Group: t.Suite, File: t.File, Name: t.Name, Param: t.Params},
+	}
 	if c.file != "" {
 		k.ID, k.Place.File = c.file+"::"+t.ID, c.file
 	} else if s.Dir != "." && s.Kind != KindGo && !strings.HasPrefix(t.ID, s.Dir+"/") {

@@ -57,8 +57,10 @@ func story(t testing.TB) []event.Event {
 	}
 	verdict, err := json.Marshal(task.Verdict{
 		Kind: task.Verified,
-		Reproduction: []task.Reproduction{{Test: "TestCouponTotal", Base: task.Fail, Head: task.Pass,
-			BaseSignature: "want 90, got 100\nat cart_test.go"}},
+		Reproduction: []task.Reproduction{{
+			Test: "TestCouponTotal", Base: task.Fail, Head: task.Pass,
+			BaseSignature: "want 90, got 100\nat cart_test.go",
+		}},
 		Suite:    task.SuiteResult{Command: "go test ./...", Passed: 41, BaselineFailed: 1},
 		Findings: []task.Finding{{Kind: "tamper", Severity: "warn", Path: "cart_test.go", Line: 12, Detail: "expected value changed"}},
 	})
@@ -66,9 +68,11 @@ func story(t testing.TB) []event.Event {
 		t.Fatal(err)
 	}
 	return sealed(t,
-		event.TaskCreated{Repo: "/srv/shop", Base: "3f2a9c1d0b12aaaaaaaa", BaseRef: "HEAD", Target: "main", IssueTitle: "Coupon applies to a stale price\x1b]0;owned\x07",
+		event.TaskCreated{
+			Repo: "/srv/shop", Base: "3f2a9c1d0b12aaaaaaaa", BaseRef: "HEAD", Target: "main", IssueTitle: "Coupon applies to a stale price\x1b]0;owned\x07",
 			Model: "anthropic/claude", RequestedBy: "ann", Hidden: 12, Issue: text("It should be 90.\r\nIt is 100.\n"),
-			Limits: task.Limits{Steps: 60, Cost: 5_000_000, Wall: time.Hour}},
+			Limits: task.Limits{Steps: 60, Cost: 5_000_000, Wall: time.Hour},
+		},
 		event.RunStarted{Worker: "host:42"},
 		event.StateChanged{From: task.Queued, To: task.Preparing},
 		event.SnapshotReady{Digest: "d1d1d1d1d1d1d1d1", Files: 1412, Cached: true, Millis: 31, Warnings: []string{"vendor/x is a submodule"}},
@@ -78,8 +82,10 @@ func story(t testing.TB) []event.Event {
 		event.StateChanged{From: task.Preparing, To: task.Working},
 		event.PromptFrozen{Hash: "h"},
 		event.ModelRequested{Step: 1},
-		event.ModelResponded{Step: 1, Message: text(string(message)), Tokens: task.Tokens{Input: 1200, Output: 310, CacheRead: 24500},
-			Cost: 12345, Priced: true, Attempts: 2, Millis: 2140},
+		event.ModelResponded{
+			Step: 1, Message: text(string(message)), Tokens: task.Tokens{Input: 1200, Output: 310, CacheRead: 24500},
+			Cost: 12345, Priced: true, Attempts: 2, Millis: 2140,
+		},
 		event.ToolStarted{Step: 1, Call: "a", Name: "search", Args: text(`{"query":"coupon"}`)},
 		event.ToolFinished{Step: 1, Call: "a", Name: "search", Result: text("cart.go: 3\n\x1b[2J"), Millis: 12},
 		event.ToolStarted{Step: 1, Call: "b", Name: "run", Args: text(`{"command":"go test ./cart\nrm -rf x"}`)},
@@ -189,8 +195,10 @@ func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
 func TestLine(t *testing.T) {
 	now := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
-	row := store.Task{ID: storetest.ID(1), State: task.Working, Repo: "https://host/team/shop.git/", LastSeq: 12, Owner: "w",
-		Title: "Coupon\n\x1b[31mred " + strings.Repeat("long ", 30), Created: now.Add(-3 * time.Hour)}
+	row := store.Task{
+		ID: storetest.ID(1), State: task.Working, Repo: "https://host/team/shop.git/", LastSeq: 12, Owner: "w",
+		Title: "Coupon\n\x1b[31mred " + strings.Repeat("long ", 30), Created: now.Add(-3 * time.Hour),
+	}
 	want := "t_01kh0000000000000000000001  working*      3h ago      12  shop              Coupon\\n\\x1b[31mred "
 	got := Line(row, now)
 	if !strings.HasPrefix(got, want) || acting(got) != "" || utf8.RuneCountInString(got) > 140 {

@@ -129,8 +129,10 @@ func findNone(t *testing.T, f Fixture) {
 }
 
 func (f Fixture) pullRequest(head string) forge.PullRequest {
-	return forge.PullRequest{Task: "t_1", Repo: f.Repo, Base: f.Base, Branch: branch, Head: head, Title: "Fix the total",
-		Body: "What was wrong\n\n```\nx\n```\n", Draft: true, Files: map[string][]byte{"evidence.json": []byte("{}\n")}}
+	return forge.PullRequest{
+		Task: "t_1", Repo: f.Repo, Base: f.Base, Branch: branch, Head: head, Title: "Fix the total",
+		Body: "What was wrong\n\n```\nx\n```\n", Draft: true, Files: map[string][]byte{"evidence.json": []byte("{}\n")},
+	}
 }
 
 func openOnce(t *testing.T, f Fixture) {

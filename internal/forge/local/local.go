@@ -109,8 +109,10 @@ func (f *Forge) FindPullRequest(_ context.Context, repo, branch string) (*forge.
 	if err != nil {
 		return nil, err
 	}
-	pr := &forge.PullRequest{Task: m.Task, Repo: m.Repo, Base: m.Base, Branch: m.Branch, Head: m.Head, Title: m.Title, Body: m.Body,
-		Draft: m.Draft, URL: filepath.Join(dir, document), Files: map[string][]byte{}}
+	pr := &forge.PullRequest{
+		Task: m.Task, Repo: m.Repo, Base: m.Base, Branch: m.Branch, Head: m.Head, Title: m.Title, Body: m.Body,
+		Draft: m.Draft, URL: filepath.Join(dir, document), Files: map[string][]byte{},
+	}
 	for _, name := range m.Files {
 		if err := checkName(name); err != nil {
 			return nil, err

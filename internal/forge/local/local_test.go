@@ -23,8 +23,10 @@ func sh(t testing.TB, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=P", "GIT_AUTHOR_EMAIL=p@example.com", "GIT_COMMITTER_NAME=P", "GIT_COMMITTER_EMAIL=p@example.com"}
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=P", "GIT_AUTHOR_EMAIL=p@example.com", "GIT_COMMITTER_NAME=P", "GIT_COMMITTER_EMAIL=p@example.com",
+	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("git %v: %v\n%s", args, err, out)
@@ -194,8 +196,10 @@ func TestDocuments(t *testing.T) {
 	if _, err := f.Forge.Push(t.Context(), forge.Push{GitDir: f.GitDir, Repo: f.Repo, Branch: branch, Commit: c}); err != nil {
 		t.Fatal(err)
 	}
-	pr := forge.PullRequest{Repo: f.Repo, Base: "main", Branch: branch, Head: c, Title: "Two\nlines", Body: "Body\n", Draft: true,
-		Files: map[string][]byte{"evidence.json": []byte("{}"), "log.txt": []byte("x")}}
+	pr := forge.PullRequest{
+		Repo: f.Repo, Base: "main", Branch: branch, Head: c, Title: "Two\nlines", Body: "Body\n", Draft: true,
+		Files: map[string][]byte{"evidence.json": []byte("{}"), "log.txt": []byte("x")},
+	}
 	opened, _, err := f.Forge.OpenPullRequest(t.Context(), pr)
 	if err != nil {
 		t.Fatal(err)

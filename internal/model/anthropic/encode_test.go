@@ -14,8 +14,10 @@ func BenchmarkEncode(b *testing.B) {
 	for range 60 {
 		req.Messages = append(req.Messages,
 			model.Message{Role: model.User, Blocks: []model.Block{{Type: model.ToolResultBlock, ID: "toolu_1", Text: strings.Repeat("line of a \"result\"\n", 200)}}},
-			model.Message{Role: model.Assistant, Blocks: []model.Block{{Type: model.TextBlock, Text: "Looking."},
-				{Type: model.ToolUseBlock, ID: "toolu_1", Name: "read", Input: []byte(`{"path":"internal/cart/cart.go"}`)}}})
+			model.Message{Role: model.Assistant, Blocks: []model.Block{
+				{Type: model.TextBlock, Text: "Looking."},
+				{Type: model.ToolUseBlock, ID: "toolu_1", Name: "read", Input: []byte(`{"path":"internal/cart/cart.go"}`)},
+			}})
 	}
 	b.ReportAllocs()
 	for b.Loop() {

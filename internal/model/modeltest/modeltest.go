@@ -84,8 +84,10 @@ func serve(t testing.TB, turns string, o scripted.Options) *bench {
 }
 
 func (b *bench) target() Target {
-	return Target{BaseURL: b.url, APIKey: "key-of-the-suite", Model: "scripted", HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
-		Limits: wire.Limits{Idle: 10 * time.Second}}
+	return Target{
+		BaseURL: b.url, APIKey: "key-of-the-suite", Model: "scripted", HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+		Limits: wire.Limits{Idle: 10 * time.Second},
+	}
 }
 
 func (b *bench) sent() [][]byte {

@@ -162,8 +162,10 @@ func (r *responsesReader) event(e responses.ResponseStreamEventUnion) ([]model.D
 		t := r.response.Tokens
 		return []model.Delta{{Usage: &t}}, nil
 	case "response.failed":
-		f := wire.Failure{Provider: r.client.cfg.Provider, Model: r.client.cfg.Model, Status: 200, Code: string(e.Response.Error.Code),
-			Message: e.Response.Error.Message, Secret: r.client.cfg.APIKey}
+		f := wire.Failure{
+			Provider: r.client.cfg.Provider, Model: r.client.cfg.Model, Status: 200, Code: string(e.Response.Error.Code),
+			Message: e.Response.Error.Message, Secret: r.client.cfg.APIKey,
+		}
 		return nil, wire.Classify(f)
 	case "error":
 		return nil, r.client.streamed([]byte(e.RawJSON()))

@@ -128,8 +128,10 @@ func (c *client) decide(ctx context.Context, attempt int, err error) (time.Durat
 	var e *task.Error
 	errors.As(err, &e) // it is one: no other error has a retryable class
 	if e.RetryAfter > c.cfg.MaxWait {
-		return 0, &task.Error{Class: e.Class, RetryAfter: e.RetryAfter, Err: err,
-			Msg: fmt.Sprintf("the provider asks to wait %s, more than the %s allowed", e.RetryAfter.Round(time.Second), c.cfg.MaxWait)}
+		return 0, &task.Error{
+			Class: e.Class, RetryAfter: e.RetryAfter, Err: err,
+			Msg: fmt.Sprintf("the provider asks to wait %s, more than the %s allowed", e.RetryAfter.Round(time.Second), c.cfg.MaxWait),
+		}
 	}
 	if attempt >= c.cfg.Attempts {
 		return 0, &task.Error{Class: e.Class, RetryAfter: e.RetryAfter, Err: err, Msg: fmt.Sprintf("gave up after %d attempts", attempt)}

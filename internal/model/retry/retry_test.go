@@ -158,8 +158,10 @@ func TestLeavingTheLoop(t *testing.T) {
 func TestCapAndJitter(t *testing.T) {
 	for r, want := range map[float64]time.Duration{0: time.Second, 0.999: 1999 * time.Millisecond} {
 		var waits []time.Duration
-		cfg := retry.Config{Attempts: 9, Base: time.Second, Cap: 2 * time.Second, Rand: func() float64 { return r },
-			Sleep: func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil }}
+		cfg := retry.Config{
+			Attempts: 9, Base: time.Second, Cap: 2 * time.Second, Rand: func() float64 { return r },
+			Sleep: func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil },
+		}
 		s := &script{}
 		for range 8 {
 			s.errs = append(s.errs, failure(task.Transient, 0))

@@ -296,8 +296,10 @@ func (d anthropicDialect) whole(c *conversation, r reply) any {
 			b["input"] = object{} // the real API cannot answer with broken JSON here either
 		}
 	}
-	return object{"id": "msg_" + stamp(r.turn), "type": "message", "role": "assistant", "model": c.model, "content": content,
-		"stop_reason": r.stop, "stop_sequence": nil, "usage": anthropicUsage(r.usage)}
+	return object{
+		"id": "msg_" + stamp(r.turn), "type": "message", "role": "assistant", "model": c.model, "content": content,
+		"stop_reason": r.stop, "stop_sequence": nil, "usage": anthropicUsage(r.usage),
+	}
 }
 
 func (d anthropicDialect) events(c *conversation, r reply) []event {
@@ -308,8 +310,10 @@ func (d anthropicDialect) events(c *conversation, r reply) []event {
 	}
 	first := r.usage
 	first.Output = 1
-	add("message_start", object{"message": object{"id": "msg_" + stamp(r.turn), "type": "message", "role": "assistant", "model": c.model,
-		"content": []any{}, "stop_reason": nil, "stop_sequence": nil, "usage": anthropicUsage(first)}})
+	add("message_start", object{"message": object{
+		"id": "msg_" + stamp(r.turn), "type": "message", "role": "assistant", "model": c.model,
+		"content": []any{}, "stop_reason": nil, "stop_sequence": nil, "usage": anthropicUsage(first),
+	}})
 	for i, b := range d.content(r) {
 		delta := func(kind, key, value string) {
 			add("content_block_delta", object{"index": i, "delta": object{"type": kind, key: value}})

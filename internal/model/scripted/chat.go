@@ -110,8 +110,10 @@ func (chatDialect) usage(s *Server, c *conversation) Usage { return s.cache.pref
 
 func chatUsage(u Usage) object {
 	in := u.Input + u.CacheRead + u.CacheWrite
-	return object{"prompt_tokens": in, "completion_tokens": u.Output, "total_tokens": in + u.Output,
-		"prompt_tokens_details": object{"cached_tokens": u.CacheRead}}
+	return object{
+		"prompt_tokens": in, "completion_tokens": u.Output, "total_tokens": in + u.Output,
+		"prompt_tokens_details": object{"cached_tokens": u.CacheRead},
+	}
 }
 
 func chatFinish(stop string) string {
@@ -141,8 +143,10 @@ func (d chatDialect) whole(c *conversation, r reply) any {
 	if calls != nil {
 		msg["tool_calls"] = calls
 	}
-	o := object{"id": "chatcmpl_" + stamp(r.turn), "object": "chat.completion", "created": 0, "model": c.model,
-		"choices": []object{{"index": 0, "message": msg, "finish_reason": chatFinish(r.stop)}}}
+	o := object{
+		"id": "chatcmpl_" + stamp(r.turn), "object": "chat.completion", "created": 0, "model": c.model,
+		"choices": []object{{"index": 0, "message": msg, "finish_reason": chatFinish(r.stop)}},
+	}
 	if !d.noUsage {
 		o["usage"] = chatUsage(r.usage)
 	}

@@ -142,8 +142,10 @@ func (responsesDialect) usage(s *Server, c *conversation) Usage { return s.cache
 func (responsesDialect) items(r reply) []object {
 	out := []object{}
 	if r.thinking != "" {
-		out = append(out, object{"type": "reasoning", "id": "rs_" + stamp(r.turn), "encrypted_content": seal(r.turn, r.thinking),
-			"summary": []object{{"type": "summary_text", "text": r.thinking}}})
+		out = append(out, object{
+			"type": "reasoning", "id": "rs_" + stamp(r.turn), "encrypted_content": seal(r.turn, r.thinking),
+			"summary": []object{{"type": "summary_text", "text": r.thinking}},
+		})
 	}
 	if r.text != "" {
 		content := object{"type": "output_text", "text": r.text, "annotations": []any{}}
@@ -159,12 +161,15 @@ func (responsesDialect) items(r reply) []object {
 }
 
 func (d responsesDialect) whole(c *conversation, r reply) any {
-	o := object{"id": "resp_" + stamp(r.turn), "object": "response", "created_at": 0, "model": c.model, "status": "completed", "error": nil,
+	o := object{
+		"id": "resp_" + stamp(r.turn), "object": "response", "created_at": 0, "model": c.model, "status": "completed", "error": nil,
 		"incomplete_details": nil, "output": d.items(r), "store": false, "usage": object{
 			"input_tokens": r.usage.Input + r.usage.CacheRead + r.usage.CacheWrite, "output_tokens": r.usage.Output,
 			"input_tokens_details":  object{"cached_tokens": r.usage.CacheRead, "cache_write_tokens": r.usage.CacheWrite},
 			"output_tokens_details": object{"reasoning_tokens": tokens(len(r.thinking))},
-			"total_tokens":          r.usage.Input + r.usage.CacheRead + r.usage.CacheWrite + r.usage.Output}}
+			"total_tokens":          r.usage.Input + r.usage.CacheRead + r.usage.CacheWrite + r.usage.Output,
+		},
+	}
 	switch {
 	case r.stop == "max_tokens":
 		o["status"], o["incomplete_details"] = "incomplete", object{"reason": "max_output_tokens"}

@@ -153,7 +153,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d = chatDialect{noUsage: s.opts.NoUsage}
 	case "/v1/models":
 		writeJSON(w, http.StatusOK, map[string]any{"object": "list", "has_more": false, "data": []any{
-			map[string]any{"id": "scripted", "type": "model", "object": "model", "display_name": "Scripted", "owned_by": "daybreak", "created": 0, "created_at": "1970-01-01T00:00:00Z"}}})
+			map[string]any{"id": "scripted", "type": "model", "object": "model", "display_name": "Scripted", "owned_by": "daybreak", "created": 0, "created_at": "1970-01-01T00:00:00Z"},
+		}})
 		return
 	default:
 		anthropicDialect{}.fail(w, &apiError{status: http.StatusNotFound, kind: "not_found_error", message: "no such path: " + r.URL.Path})
@@ -186,8 +187,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s.opts.Context > 0 && c.tokens() > int64(s.opts.Context) {
-		d.fail(w, &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", code: "context_length_exceeded",
-			message: fmt.Sprintf("prompt is too long: %d tokens > %d maximum", c.tokens(), s.opts.Context)})
+		d.fail(w, &apiError{
+			status: http.StatusBadRequest, kind: "invalid_request_error", code: "context_length_exceeded",
+			message: fmt.Sprintf("prompt is too long: %d tokens > %d maximum", c.tokens(), s.opts.Context),
+		})
 		return
 	}
 	s.play(w, r, d, c, body)
@@ -332,8 +335,10 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 
 // statusFault fills in what a vendor says with a status.
 func statusFault(f transcript.Fault) *apiError {
-	kinds := map[int]string{400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error",
-		404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 504: "timeout_error", 529: "overloaded_error"}
+	kinds := map[int]string{
+		400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error",
+		404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error", 500: "api_error", 504: "timeout_error", 529: "overloaded_error",
+	}
 	e := &apiError{status: f.Status, kind: f.Type, message: f.Message, retryAfter: f.RetryAfter}
 	if e.kind == "" {
 		e.kind = kinds[f.Status]

@@ -133,13 +133,21 @@ func TestExpectations(t *testing.T) {
 		expect, result string
 		ok             bool
 	}{
-		{"{contains: fine}", resultOK, true}, {"{contains: bad}", resultOK, false},
-		{"{not_contains: fine}", resultOK, false}, {"{not_contains: bad}", resultOK, true},
-		{"{matches: '^f..e$'}", resultOK, true}, {"{matches: '^e'}", resultOK, false},
-		{"{tool: read}", resultOK, true}, {"{tool: edit}", resultOK, false},
-		{"{tool: read, error: true}", resultOK, false}, {"{tool: read, error: true}", failed, true},
-		{"{error: false}", resultOK, true}, {"{error: false}", failed, false},
-		{"{contains: '${v}'}", resultOK, true}, {"{matches: '${v}$'}", resultOK, true}, {"{contains: '${w}'}", resultOK, false},
+		{"{contains: fine}", resultOK, true},
+		{"{contains: bad}", resultOK, false},
+		{"{not_contains: fine}", resultOK, false},
+		{"{not_contains: bad}", resultOK, true},
+		{"{matches: '^f..e$'}", resultOK, true},
+		{"{matches: '^e'}", resultOK, false},
+		{"{tool: read}", resultOK, true},
+		{"{tool: edit}", resultOK, false},
+		{"{tool: read, error: true}", resultOK, false},
+		{"{tool: read, error: true}", failed, true},
+		{"{error: false}", resultOK, true},
+		{"{error: false}", failed, false},
+		{"{contains: '${v}'}", resultOK, true},
+		{"{matches: '${v}$'}", resultOK, true},
+		{"{contains: '${w}'}", resultOK, false},
 	} {
 		s := server(t, "calls: [{name: read}]\n---\nexpect: ["+tc.expect+"]\ntext: b\n", scripted.Options{Vars: map[string]string{"v": "fine"}})
 		if code, body := post(t, s, "/v1/messages", messages(user+","+callOne+","+tc.result)); (code == 200) != tc.ok {

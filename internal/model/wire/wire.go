@@ -79,8 +79,10 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		_ = resp.Body.Close()
 		cancel(nil)
-		return nil, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("the provider answers with a redirect (%d), which is not followed", resp.StatusCode),
-			Fix: "set the base URL to the final address"}
+		return nil, &task.Error{
+			Class: task.Invalid, Msg: fmt.Sprintf("the provider answers with a redirect (%d), which is not followed", resp.StatusCode),
+			Fix: "set the base URL to the final address",
+		}
 	}
 	resp.Body = &body{rc: resp.Body, silent: func() error { return silence(ctx, req.Context()) }, cancel: cancel, timer: timer, guard: g, left: g.limits.MaxBytes}
 	return resp, nil

@@ -148,7 +148,8 @@ func (r *review) lockfile(f File) {
 			return
 		}
 		r.out.Findings = append(r.out.Findings, task.Finding{
-			Kind: "lockfile", Severity: "warn", Path: f.Path, Detail: escape(c.Package) + " " + escape(c.What), Old: escape(c.Old), New: escape(c.New)})
+			Kind: "lockfile", Severity: "warn", Path: f.Path, Detail: escape(c.Package) + " " + escape(c.What), Old: escape(c.Old), New: escape(c.New),
+		})
 	}
 }
 

@@ -75,8 +75,23 @@ func TestMixedScripts_EXP15(t *testing.T) {
 		word string
 		bad  bool
 	}{
-		{"p\u0430ypal", true}, {"\u0455cope", true}, {"is_\u0410dmin", true}, {"us\u0435r1", true}, {"\uff41dmin", true}, {"\u13a0dmin", true}, {"te\u017ft", true}, {"alph\u03b1", true},
-		{"scope", false}, {"привет", false}, {"naïve", false}, {"größe", false}, {"Δx", false}, {"μs", false}, {"日本API", false}, {"λ_max", false}, {"привет world", false},
+		{"p\u0430ypal", true},
+		{"\u0455cope", true},
+		{"is_\u0410dmin", true},
+		{"us\u0435r1", true},
+		{"\uff41dmin", true},
+		{"\u13a0dmin", true},
+		{"te\u017ft", true},
+		{"alph\u03b1", true},
+		{"scope", false},
+		{"привет", false},
+		{"naïve", false},
+		{"größe", false},
+		{"Δx", false},
+		{"μs", false},
+		{"日本API", false},
+		{"λ_max", false},
+		{"привет world", false},
 	} {
 		d := one(File{Path: "a.go", New: []byte("var " + c.word + " = 1\n")})
 		if bad := kinds(d) == "warn mixed_script"; bad != c.bad {

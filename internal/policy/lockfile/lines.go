@@ -48,7 +48,8 @@ func parseGoMod(b []byte) (map[string]entry, error) {
 			k = local
 		}
 		out["replace "+r.Old.Path+" "+r.Old.Version] = entry{
-			name: r.Old.Path, version: r.Old.Version, kind: k, source: strings.TrimSpace(r.New.Path + " " + r.New.Version)}
+			name: r.Old.Path, version: r.Old.Version, kind: k, source: strings.TrimSpace(r.New.Path + " " + r.New.Version),
+		}
 	}
 	return out, nil
 }

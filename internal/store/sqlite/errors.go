@@ -23,30 +23,40 @@ func (s *Store) explain(what string, err error) error {
 	}
 	switch e.Code() & 0xff { // the primary code; the rest is detail
 	case sqlite3.SQLITE_FULL:
-		return &task.Error{Class: task.Unavailable, Err: err,
+		return &task.Error{
+			Class: task.Unavailable, Err: err,
 			Msg: fmt.Sprintf("database %s: %s: the disk is full and nothing was stored", s.path, what),
-			Fix: "free some space there and run the command again"}
+			Fix: "free some space there and run the command again",
+		}
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return &task.Error{Class: task.Transient, Err: err,
-			Msg: fmt.Sprintf("database %s: %s: another process held it for more than %s", s.path, what, busyTimeout)}
+		return &task.Error{
+			Class: task.Transient, Err: err,
+			Msg: fmt.Sprintf("database %s: %s: another process held it for more than %s", s.path, what, busyTimeout),
+		}
 	case sqlite3.SQLITE_CORRUPT:
 		return s.damaged(err)
 	case sqlite3.SQLITE_NOTADB:
-		return &task.Error{Class: task.Invalid, Err: err,
+		return &task.Error{
+			Class: task.Invalid, Err: err,
 			Msg: fmt.Sprintf("%s is not a Daybreak database", s.path),
-			Fix: "move the file away or choose another folder with --dir"}
+			Fix: "move the file away or choose another folder with --dir",
+		}
 	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
-		return &task.Error{Class: task.Unavailable, Err: err,
+		return &task.Error{
+			Class: task.Unavailable, Err: err,
 			Msg: fmt.Sprintf("database %s: %s", s.path, what),
-			Fix: "check the disk, its free space and the permissions of the folder"}
+			Fix: "check the disk, its free space and the permissions of the folder",
+		}
 	}
 	return &task.Error{Class: task.Internal, Err: err, Msg: fmt.Sprintf("database %s: %s", s.path, what)}
 }
 
 func (s *Store) damaged(err error) error {
-	return &task.Error{Class: task.Internal, Err: err,
+	return &task.Error{
+		Class: task.Internal, Err: err,
 		Msg: fmt.Sprintf("database %s is damaged", s.path),
-		Fix: "restore it from a backup, or move it away to start with an empty one"}
+		Fix: "restore it from a backup, or move it away to start with an empty one",
+	}
 }
 
 // busy reports whether err is another process's lock.

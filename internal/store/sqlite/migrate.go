@@ -39,9 +39,11 @@ func (s *Store) migrate(ctx context.Context) error {
 	case current == target:
 		return nil
 	case current > target:
-		return &task.Error{Class: task.Invalid,
-			Msg: fmt.Sprintf("database %s has schema %d, newer than the %d this daybreak knows", s.path, current, target),
-			Fix: "use the newer daybreak, or choose another folder with --dir"}
+		return &task.Error{
+			Class: task.Invalid,
+			Msg:   fmt.Sprintf("database %s has schema %d, newer than the %d this daybreak knows", s.path, current, target),
+			Fix:   "use the newer daybreak, or choose another folder with --dir",
+		}
 	}
 	unlock, err := lock(s.path + ".migrate")
 	if err != nil {
@@ -68,9 +70,11 @@ func (s *Store) schemaVersion(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	if ours == 0 && tables > 0 {
-		return 0, &task.Error{Class: task.Invalid,
-			Msg: fmt.Sprintf("%s is another program's database", s.path),
-			Fix: "choose another folder with --dir"}
+		return 0, &task.Error{
+			Class: task.Invalid,
+			Msg:   fmt.Sprintf("%s is another program's database", s.path),
+			Fix:   "choose another folder with --dir",
+		}
 	}
 	if ours == 0 {
 		return 0, nil

@@ -89,8 +89,10 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 // here: closing it would drop the POSIX locks that another Store of this process holds on it.
 func touch(path string) error {
 	fail := func(err error) error {
-		return &task.Error{Class: task.Unavailable, Msg: "cannot use the database file", Err: err,
-			Fix: "make its folder writable or choose another with --dir"}
+		return &task.Error{
+			Class: task.Unavailable, Msg: "cannot use the database file", Err: err,
+			Fix: "make its folder writable or choose another with --dir",
+		}
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fail(err)

@@ -145,9 +145,11 @@ func (s *Store) Acquire(ctx context.Context, id task.ID, owner string, ttl time.
 			return err
 		}
 		if t.Owner != "" && (!gone || t.Epoch != seen.Epoch) {
-			return &task.Error{Class: task.Conflict,
-				Msg: "task " + string(id) + " is being worked on by " + t.Owner,
-				Fix: "wait for it, or stop it with: daybreak task stop " + string(id)}
+			return &task.Error{
+				Class: task.Conflict,
+				Msg:   "task " + string(id) + " is being worked on by " + t.Owner,
+				Fix:   "wait for it, or stop it with: daybreak task stop " + string(id),
+			}
 		}
 		until := s.now().Add(ttl).UTC().Truncate(time.Microsecond)
 		l = store.Lease{Task: id, Epoch: t.Epoch + 1, Owner: owner, Until: until}

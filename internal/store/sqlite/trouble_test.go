@@ -147,8 +147,10 @@ func TestOpenRefuses(t *testing.T) {
 		class task.Class
 		says  string
 	}{
-		{"a text file", func(t *testing.T) string { return file(t, strings.Repeat("not a database\n", 100)) },
-			task.Invalid, "is not a Daybreak database"},
+		{
+			"a text file", func(t *testing.T) string { return file(t, strings.Repeat("not a database\n", 100)) },
+			task.Invalid, "is not a Daybreak database",
+		},
 		{"another program's database", func(t *testing.T) string {
 			path := file(t, "")
 			db, err := connect(path)
@@ -167,10 +169,14 @@ func TestOpenRefuses(t *testing.T) {
 			overwrite(t, path, 100, 3000)
 			return path
 		}, task.Internal, "; restore it from a backup"},
-		{"a folder in its place", func(t *testing.T) string { return t.TempDir() },
-			task.Unavailable, "check the disk"},
-		{"a file where its folder should be", func(t *testing.T) string { return filepath.Join(file(t, "x"), "daybreak.db") },
-			task.Unavailable, "make its folder writable"},
+		{
+			"a folder in its place", func(t *testing.T) string { return t.TempDir() },
+			task.Unavailable, "check the disk",
+		},
+		{
+			"a file where its folder should be", func(t *testing.T) string { return filepath.Join(file(t, "x"), "daybreak.db") },
+			task.Unavailable, "make its folder writable",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

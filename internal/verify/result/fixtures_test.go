@@ -123,36 +123,54 @@ func TestTraps(t *testing.T) {
 		suites     []string
 		problem    string
 	}{
-		{name: "a panic fails its test and hides the later ones", file: "go-panics.json", outcome: Partial,
+		{
+			name: "a panic fails its test and hides the later ones", file: "go-panics.json", outcome: Partial,
 			want:   map[string]task.TestStatus{"example.com/shop/panics::TestBefore": task.Pass, "example.com/shop/panics::TestBoom": task.Fail},
-			absent: []string{"example.com/shop/panics::TestAfter"}, problem: "assignment to entry in nil map"},
-		{name: "a panic in a goroutine: the culprit has no final event", file: "go-parallel.json", outcome: Partial,
-			want: map[string]task.TestStatus{"example.com/shop/parallel::TestGo": task.Fail, "example.com/shop/parallel::TestWaits": task.Missing}},
-		{name: "a timeout", file: "go-hang.json", outcome: Partial,
-			want: map[string]task.TestStatus{"example.com/shop/hang::TestHang": task.Timeout, "example.com/shop/hang::TestHang/inner": task.Timeout, "example.com/shop/hang::TestBefore": task.Pass}},
-		{name: "TestMain ignores the code", file: "go-mainlies.json", outcome: Complete, problem: "passed although 1",
-			want: map[string]task.TestStatus{"example.com/shop/mainlies::TestBad": task.Fail}},
+			absent: []string{"example.com/shop/panics::TestAfter"}, problem: "assignment to entry in nil map",
+		},
+		{
+			name: "a panic in a goroutine: the culprit has no final event", file: "go-parallel.json", outcome: Partial,
+			want: map[string]task.TestStatus{"example.com/shop/parallel::TestGo": task.Fail, "example.com/shop/parallel::TestWaits": task.Missing},
+		},
+		{
+			name: "a timeout", file: "go-hang.json", outcome: Partial,
+			want: map[string]task.TestStatus{"example.com/shop/hang::TestHang": task.Timeout, "example.com/shop/hang::TestHang/inner": task.Timeout, "example.com/shop/hang::TestBefore": task.Pass},
+		},
+		{
+			name: "TestMain ignores the code", file: "go-mainlies.json", outcome: Complete, problem: "passed although 1",
+			want: map[string]task.TestStatus{"example.com/shop/mainlies::TestBad": task.Fail},
+		},
 		{name: "TestMain fails a green package", file: "go-exitfails.json", outcome: Partial, suites: []string{"example.com/shop/exitfails"}, problem: "leak: 3 goroutines"},
 		{name: "os.Exit(0) in a test", file: "go-osexit.json", outcome: Partial, want: map[string]task.TestStatus{"example.com/shop/osexit::TestQuits": task.Fail}},
 		{name: "a package that does not build", file: "go-nobuild.json", outcome: Complete, build: []string{"example.com/shop/nobuild"}, problem: "undefined: undefinedThing"},
 		{name: "an import that does not exist", file: "go-setup.json", outcome: Complete, build: []string{"example.com/shop/setup"}},
 		{name: "vet", file: "go-vetbad.json", outcome: Complete, build: []string{"example.com/shop/vetbad"}, problem: "vet failed"},
 		{name: "-run that matches nothing", file: "go-norun.json", outcome: Complete},
-		{name: "collection errors of pytest", file: "pytest1.xml", outcome: Complete, build: []string{"test_coll.py", "u/test_imp.py"},
-			want: map[string]task.TestStatus{"test_shop.py::test_td": task.Errored, "test_shop.py::test_xf": task.XFail, "test_shop.py::test_xps": task.Fail, "test_shop.py::test_up": task.Errored,
-				"test_shop.py::TestC::test_m": task.Pass, "test_coll.py": task.Errored, "test_shop.py::test_raise": task.Fail}},
+		{
+			name: "collection errors of pytest", file: "pytest1.xml", outcome: Complete, build: []string{"test_coll.py", "u/test_imp.py"},
+			want: map[string]task.TestStatus{
+				"test_shop.py::test_td": task.Errored, "test_shop.py::test_xf": task.XFail, "test_shop.py::test_xps": task.Fail, "test_shop.py::test_up": task.Errored,
+				"test_shop.py::TestC::test_m": task.Pass, "test_coll.py": task.Errored, "test_shop.py::test_raise": task.Fail,
+			},
+		},
 		{name: "nothing collected", file: "pytest-empty.xml", outcome: Complete},
-		{name: "jest: only, parse error, before-all", file: "jest.json", outcome: Complete, build: []string{"j/b.test.js"},
-			want: map[string]task.TestStatus{"j/c.test.js::two": task.Skip, "j/b.test.js": task.Errored, "j/e.test.js::z": task.Fail, "j/a.test.js::same #2": task.Pass}},
-		{name: "node: a pending promise is cancelled", file: "node-b.tap", outcome: Complete,
-			want: map[string]task.TestStatus{"never ends": task.Timeout, "after": task.Missing}},
+		{
+			name: "jest: only, parse error, before-all", file: "jest.json", outcome: Complete, build: []string{"j/b.test.js"},
+			want: map[string]task.TestStatus{"j/c.test.js::two": task.Skip, "j/b.test.js": task.Errored, "j/e.test.js::z": task.Fail, "j/a.test.js::same #2": task.Pass},
+		},
+		{
+			name: "node: a pending promise is cancelled", file: "node-b.tap", outcome: Complete,
+			want: map[string]task.TestStatus{"never ends": task.Timeout, "after": task.Missing},
+		},
 		{name: "node: process.exit(0) leaves one pass that is no test", file: "node-c.tap", outcome: Complete, absent: []string{"c.test.js"}, problem: "no test of the file"},
 		{name: "the same in JUnit", file: "node-c.xml", outcome: Complete, absent: []string{"c.test.js"}, problem: "no test of the file"},
 		{name: "node: a file that does not parse", file: "node-d.tap", outcome: Complete, build: []string{"d.test.js"}},
 		{name: "tape: a crash before the plan", file: "tape-b.tap", outcome: Partial, want: map[string]task.TestStatus{"one": task.Missing}},
 		{name: "mocha: a hook", file: "mocha.json", outcome: Complete, want: map[string]task.TestStatus{`m/a.js::cart inner "before all" hook for "never"`: task.Errored, "m/a.js::cart pend": task.Skip}},
-		{name: "unittest", file: "unittest.txt", outcome: Complete, build: []string{"test_imp"},
-			want: map[string]task.TestStatus{"test_u.A::test_bad": task.Fail, "test_u.A::test_xp": task.Fail, "test_u.A::test_sub": task.Fail, "test_u.A::test_skip": task.Skip}},
+		{
+			name: "unittest", file: "unittest.txt", outcome: Complete, build: []string{"test_imp"},
+			want: map[string]task.TestStatus{"test_u.A::test_bad": task.Fail, "test_u.A::test_xp": task.Fail, "test_u.A::test_sub": task.Fail, "test_u.A::test_skip": task.Skip},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := parse(t, c.file, fixtures(t)[c.file])

@@ -25,38 +25,71 @@ func TestJUnitDialects(t *testing.T) {
 		outcome  Outcome
 		want     map[string]task.TestStatus
 	}{
-		{"surefire: flaky and rerun", `<testsuite name="a.B" tests="3" failures="1" errors="0">
+		{
+			"surefire: flaky and rerun", `<testsuite name="a.B" tests="3" failures="1" errors="0">
 			<testcase name="ok" classname="a.B" time="0.1"/>
 			<testcase name="flaky" classname="a.B"><flakyFailure message="x" type="E">st</flakyFailure></testcase>
 			<testcase name="bad" classname="a.B"><failure message="m" type="org.opentest4j.AssertionFailedError">at a.B.bad(B.java:5)</failure><rerunFailure message="m">s</rerunFailure></testcase></testsuite>`,
-			Complete, map[string]task.TestStatus{"a.B::ok": task.Pass, "a.B::flaky": task.Flaky, "a.B::bad": task.Fail}},
-		{"surefire: an exception from the body is a failure, a class that does not load is not", `<testsuite name="a.B" errors="2">
+			Complete,
+			map[string]task.TestStatus{"a.B::ok": task.Pass, "a.B::flaky": task.Flaky, "a.B::bad": task.Fail},
+		},
+		{
+			"surefire: an exception from the body is a failure, a class that does not load is not", `<testsuite name="a.B" errors="2">
 			<testcase name="npe" classname="a.B"><error message="boom" type="java.lang.NullPointerException">java.lang.NullPointerException: boom
 	at a.B.npe(B.java:9)</error></testcase>
 			<testcase name="cls" classname="a.B"><error type="java.lang.NoClassDefFoundError">x</error></testcase></testsuite>`,
-			Complete, map[string]task.TestStatus{"a.B::npe": task.Fail, "a.B::cls": task.Errored}},
-		{"ctest: not run is not a skip", `<testsuite name="c" tests="3" failures="0" skipped="2"><testcase name="built" classname="built" status="run"/>
+			Complete,
+			map[string]task.TestStatus{"a.B::npe": task.Fail, "a.B::cls": task.Errored},
+		},
+		{
+			"ctest: not run is not a skip", `<testsuite name="c" tests="3" failures="0" skipped="2"><testcase name="built" classname="built" status="run"/>
 			<testcase name="gone" classname="gone" status="notrun"><skipped message="Unable to find executable"/></testcase>
 			<testcase name="self" classname="self" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/></testcase></testsuite>`,
-			Partial, map[string]task.TestStatus{"built": task.Pass, "gone": task.Missing, "self": task.Skip}},
-		{"a suite that says failures and shows none", `<testsuites><testsuite name="s" failures="2"><testcase name="a" classname="c"/></testsuite></testsuites>`,
-			Partial, map[string]task.TestStatus{"c::a": task.Pass}},
-		{"failure, then a tear-down error of its own", `<testsuite name="pytest" failures="1" errors="1"><testcase classname="m" name="t"><failure message="assert 1">x</failure></testcase>
+			Partial,
+			map[string]task.TestStatus{"built": task.Pass, "gone": task.Missing, "self": task.Skip},
+		},
+		{
+			"a suite that says failures and shows none", `<testsuites><testsuite name="s" failures="2"><testcase name="a" classname="c"/></testsuite></testsuites>`,
+			Partial,
+			map[string]task.TestStatus{"c::a": task.Pass},
+		},
+		{
+			"failure, then a tear-down error of its own", `<testsuite name="pytest" failures="1" errors="1"><testcase classname="m" name="t"><failure message="assert 1">x</failure></testcase>
 			<testcase classname="m" name="t"><error message="failed on teardown with &quot;E&quot;">y</error></testcase></testsuite>`,
-			Complete, map[string]task.TestStatus{"m::t": task.Fail}},
-		{"control characters, raw and as references", "<testsuite name=\"s\"><testcase classname=\"c\" name=\"a\x01b&#27;c&#x1b;d&amp;e\"><system-out>\x1b[31m&#0;</system-out></testcase></testsuite>",
-			Complete, map[string]task.TestStatus{"c::abcd&e": task.Pass}},
-		{"Latin-1", "<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?><testsuite><testcase classname=\"c\" name=\"caf\xe9\"/></testsuite>",
-			Complete, map[string]task.TestStatus{"c::café": task.Pass}},
+			Complete,
+			map[string]task.TestStatus{"m::t": task.Fail},
+		},
+		{
+			"control characters, raw and as references", "<testsuite name=\"s\"><testcase classname=\"c\" name=\"a\x01b&#27;c&#x1b;d&amp;e\"><system-out>\x1b[31m&#0;</system-out></testcase></testsuite>",
+			Complete,
+			map[string]task.TestStatus{"c::abcd&e": task.Pass},
+		},
+		{
+			"Latin-1", "<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?><testsuite><testcase classname=\"c\" name=\"caf\xe9\"/></testsuite>",
+			Complete,
+			map[string]task.TestStatus{"c::café": task.Pass},
+		},
 		{"invalid UTF-8", "<testsuite><testcase classname=\"c\" name=\"caf\xe9\"/></testsuite>", Complete, map[string]task.TestStatus{"c::caf\uFFFD": task.Pass}},
-		{"UTF-16", utf16le("<?xml version=\"1.0\" encoding=\"UTF-16\"?><testsuite><testcase classname=\"c\" name=\"é😀\"/></testsuite>"),
-			Complete, map[string]task.TestStatus{"c::é😀": task.Pass}},
-		{"nested suites without a class name", `<testsuites><testsuite name="a"><testsuite name="b"><testcase name="t"/></testsuite></testsuite></testsuites>`,
-			Complete, map[string]task.TestStatus{"a > b > t": task.Pass}},
-		{"cut inside a test", `<testsuite><testcase classname="c" name="a"/><testcase classname="c" name="b"><fail`,
-			Partial, map[string]task.TestStatus{"c::a": task.Pass, "c::b": task.Missing}},
-		{"duplicates", `<testsuite><testcase classname="c" name="a"/><testcase classname="c" name="a"><failure/></testcase></testsuite>`,
-			Complete, map[string]task.TestStatus{"c::a": task.Pass, "c::a #2": task.Fail}},
+		{
+			"UTF-16", utf16le("<?xml version=\"1.0\" encoding=\"UTF-16\"?><testsuite><testcase classname=\"c\" name=\"é😀\"/></testsuite>"),
+			Complete,
+			map[string]task.TestStatus{"c::é😀": task.Pass},
+		},
+		{
+			"nested suites without a class name", `<testsuites><testsuite name="a"><testsuite name="b"><testcase name="t"/></testsuite></testsuite></testsuites>`,
+			Complete,
+			map[string]task.TestStatus{"a > b > t": task.Pass},
+		},
+		{
+			"cut inside a test", `<testsuite><testcase classname="c" name="a"/><testcase classname="c" name="b"><fail`,
+			Partial,
+			map[string]task.TestStatus{"c::a": task.Pass, "c::b": task.Missing},
+		},
+		{
+			"duplicates", `<testsuite><testcase classname="c" name="a"/><testcase classname="c" name="a"><failure/></testcase></testsuite>`,
+			Complete,
+			map[string]task.TestStatus{"c::a": task.Pass, "c::a #2": task.Fail},
+		},
 		{"not JUnit", `<coverage/>`, NoReport, map[string]task.TestStatus{}},
 		{"too deep", strings.Repeat("<testsuite>", 500), Partial, map[string]task.TestStatus{}},
 	} {
@@ -91,16 +124,24 @@ func TestTAPForms(t *testing.T) {
 		{"no plan", "TAP version 13\nok 1 - a\n", Partial, map[string]task.TestStatus{"a": task.Pass}},
 		{"bail out", "1..2\nok 1 - a\nBail out! no database\n", Partial, map[string]task.TestStatus{"a": task.Pass}},
 		{"skip all", "1..0 # SKIP no network\n", Complete, map[string]task.TestStatus{}},
-		{"directives", "1..4\nok 1 - a # SKIP why\nnot ok 2 - b # TODO later\nok 3 - c # todo\nok 4 - d \\# SKIP no\n", Complete,
-			map[string]task.TestStatus{"a": task.Skip, "b": task.XFail, "c": task.Skip, "d # SKIP no": task.Pass}},
-		{"braces", "ok 1 - p # time=3ms {\n    ok 1 - c\n    not ok 2 - d\n    1..2\n}\n1..1\n", Complete,
-			map[string]task.TestStatus{"p": task.Pass, "p > c": task.Pass, "p > d": task.Fail}},
-		{"three levels", "        ok 1 - c\n        1..1\n    ok 1 - b\n    1..1\nok 1 - a\n1..1\n", Complete,
-			map[string]task.TestStatus{"a": task.Pass, "a > b": task.Pass, "a > b > c": task.Pass}},
+		{
+			"directives", "1..4\nok 1 - a # SKIP why\nnot ok 2 - b # TODO later\nok 3 - c # todo\nok 4 - d \\# SKIP no\n", Complete,
+			map[string]task.TestStatus{"a": task.Skip, "b": task.XFail, "c": task.Skip, "d # SKIP no": task.Pass},
+		},
+		{
+			"braces", "ok 1 - p # time=3ms {\n    ok 1 - c\n    not ok 2 - d\n    1..2\n}\n1..1\n", Complete,
+			map[string]task.TestStatus{"p": task.Pass, "p > c": task.Pass, "p > d": task.Fail},
+		},
+		{
+			"three levels", "        ok 1 - c\n        1..1\n    ok 1 - b\n    1..1\nok 1 - a\n1..1\n", Complete,
+			map[string]task.TestStatus{"a": task.Pass, "a > b": task.Pass, "a > b > c": task.Pass},
+		},
 		{"nested plan short", "    ok 1 - c\n    1..2\nok 1 - a\n1..1\n", Partial, map[string]task.TestStatus{"a": task.Pass, "a > c": task.Pass}},
 		{"a parent that never came", "# Subtest: a\n    ok 1 - c\n1..0\n", Partial, map[string]task.TestStatus{"a > c": task.Pass}},
-		{"bats: comments after a failure are no names", "1..2\nnot ok 1 adds\n# (in test file x.bats, line 3)\nok 2 subs\n", Complete,
-			map[string]task.TestStatus{"adds": task.Fail, "subs": task.Pass}},
+		{
+			"bats: comments after a failure are no names", "1..2\nnot ok 1 adds\n# (in test file x.bats, line 3)\nok 2 subs\n", Complete,
+			map[string]task.TestStatus{"adds": task.Fail, "subs": task.Pass},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := ParseTAP(strings.NewReader(c.in), Options{})

@@ -353,8 +353,10 @@ func afterStackStart(crash string) string {
 
 func (p *goParser) test(pkg *goPackage, t *goTest, culprits map[string]task.TestStatus, crash string, crashed bool) Test {
 	name, params, _ := strings.Cut(t.name, "/")
-	nt := Test{ID: pkg.path + "::" + t.name, Suite: pkg.path, Name: name, Params: params, Status: t.status,
-		Output: t.out.String(), Duration: seconds(t.elapsed), Attempt: t.attempt}
+	nt := Test{
+		ID: pkg.path + "::" + t.name, Suite: pkg.path, Name: name, Params: params, Status: t.status,
+		Output: t.out.String(), Duration: seconds(t.elapsed), Attempt: t.attempt,
+	}
 	if nt.Status == "" {
 		nt.Status = task.Missing
 		if s, ok := culprits[t.name]; ok && pkg.last[t.name] == t {

@@ -308,8 +308,10 @@ func (rep *Report) mocha(all, failures []mochaTest, pending, passes map[string]b
 	known := map[string]bool{}
 	add := func(m mochaTest, s task.TestStatus) {
 		file := o.rel(m.File)
-		t := Test{ID: m.FullTitle, Suite: strings.TrimSpace(strings.TrimSuffix(m.FullTitle, m.Title)), File: file, Name: m.Title,
-			Status: s, Duration: seconds(m.Duration / 1000), Attempt: 1 + max(0, m.CurrentRetry)}
+		t := Test{
+			ID: m.FullTitle, Suite: strings.TrimSpace(strings.TrimSuffix(m.FullTitle, m.Title)), File: file, Name: m.Title,
+			Status: s, Duration: seconds(m.Duration / 1000), Attempt: 1 + max(0, m.CurrentRetry),
+		}
 		if file != "" {
 			t.ID = file + "::" + m.FullTitle
 		}

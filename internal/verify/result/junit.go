@@ -141,8 +141,10 @@ func (p *junitParser) start(e xml.StartElement) {
 		p.suites = append(p.suites, junitSuite{name: clip(attr(e, "name"), 500), claimed: f + n})
 	case "testcase":
 		d, _ := strconv.ParseFloat(strings.ReplaceAll(attr(e, "time"), ",", ""), 64)
-		p.tc = &junitCase{name: clip(plain(attr(e, "name")), 2000), class: clip(attr(e, "classname"), 1000), file: p.o.rel(attr(e, "file")),
-			attrStatus: attr(e, "status"), duration: d, attempt: 1, out: headTail{max: p.o.MaxOutput}}
+		p.tc = &junitCase{
+			name: clip(plain(attr(e, "name")), 2000), class: clip(attr(e, "classname"), 1000), file: p.o.rel(attr(e, "file")),
+			attrStatus: attr(e, "status"), duration: d, attempt: 1, out: headTail{max: p.o.MaxOutput},
+		}
 	case "failure", "error", "skipped", "flakyFailure", "flakyError", "rerunFailure", "rerunError":
 		p.problemElement(e)
 	case "system-out", "system-err":

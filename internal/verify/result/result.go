@@ -104,8 +104,10 @@ func Parse(format string, r io.Reader, o Options) (Report, error) {
 	case "unittest":
 		return ParseUnittest(r, o), nil
 	}
-	return Report{}, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("unknown result format %q", format),
-		Fix: "use one of " + strings.Join(Formats(), ", ")}
+	return Report{}, &task.Error{
+		Class: task.Invalid, Msg: fmt.Sprintf("unknown result format %q", format),
+		Fix: "use one of " + strings.Join(Formats(), ", "),
+	}
 }
 
 // ByID indexes the tests.

@@ -59,8 +59,10 @@ func ParseTAP(r io.Reader, o Options) Report {
 	o = o.withDefaults()
 	m := &meter{r: r, left: o.MaxBytes}
 	in := newLines(m)
-	p := tapParser{o: o, levels: map[int]*tapLevel{}, last: -1, yIndent: -1, groups: map[string]int{},
-		suite: map[int]bool{}, subs: map[int]bool{}, open: map[int]string{}}
+	p := tapParser{
+		o: o, levels: map[int]*tapLevel{}, last: -1, yIndent: -1, groups: map[string]int{},
+		suite: map[int]bool{}, subs: map[int]bool{}, open: map[int]string{},
+	}
 	for {
 		line, _, ok := in.next()
 		if !ok {

@@ -74,8 +74,10 @@ func (a *analysis) add(p string, line int, kind SubKind, severity, detail, old, 
 	if severity == "warn" {
 		detail = "needs a person: " + detail
 	}
-	f := Finding{SubKind: kind, Finding: task.Finding{Kind: "tamper", Severity: severity, Path: p, Line: line,
-		Detail: quote(detail), Old: quote(old), New: quote(now)}}
+	f := Finding{SubKind: kind, Finding: task.Finding{
+		Kind: "tamper", Severity: severity, Path: p, Line: line,
+		Detail: quote(detail), Old: quote(old), New: quote(now),
+	}}
 	if !slices.Contains(a.found, f) {
 		a.found = append(a.found, f)
 	}

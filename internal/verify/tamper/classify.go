@@ -41,11 +41,13 @@ func Classify(p string, extraTestGlobs []string) Class {
 
 var (
 	docExts     = []string{".md", ".rst", ".adoc", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".pdf", ".ico"}
-	configNames = []string{"pytest.ini", ".pytest.ini", "setup.cfg", "setup.py", "tox.ini", "pyproject.toml", "noxfile.py", ".coveragerc", "pipfile", "pipfile.lock", "poetry.lock", "uv.lock", "sitecustomize.py", "usercustomize.py",
+	configNames = []string{
+		"pytest.ini", ".pytest.ini", "setup.cfg", "setup.py", "tox.ini", "pyproject.toml", "noxfile.py", ".coveragerc", "pipfile", "pipfile.lock", "poetry.lock", "uv.lock", "sitecustomize.py", "usercustomize.py",
 		"package.json", "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "pnpm-workspace.yaml", "tsconfig.json", "tsconfig.test.json", "bunfig.toml", ".npmrc", ".taprc", ".c8rc.json", ".nycrc", ".babelrc", "lerna.json", "nx.json", "turbo.json",
 		"go.mod", "go.sum", "go.work", "go.work.sum", "makefile", "gnumakefile", "justfile", "taskfile.yml", "taskfile.yaml", "rakefile", ".rspec", "phpunit.xml", "phpunit.xml.dist",
 		"cargo.toml", "cargo.lock", "pom.xml", "build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts", "gradle.properties", "cmakelists.txt", "ctestconfig.cmake", "dockerfile",
-		".gitlab-ci.yml", ".travis.yml", "appveyor.yml", "azure-pipelines.yml", "jenkinsfile", ".daybreak.yaml", ".pre-commit-config.yaml"}
+		".gitlab-ci.yml", ".travis.yml", "appveyor.yml", "azure-pipelines.yml", "jenkinsfile", ".daybreak.yaml", ".pre-commit-config.yaml",
+	}
 	configForms = regexp.MustCompile(`^(jest|vitest|vite|ava|karma|babel|playwright|cypress|wdio|nyc|rollup|webpack)\.(config|conf|setup)(\.[\w-]+)*\.([cm]?[jt]s|json)$|^jest\.(setup|preset|config)[\w.-]*$|^vitest\.(setup|workspace)[\w.-]*$|^\.mocharc(\.\w+)?$|^(jest|vitest)[-_.]?setup.*\.[cm]?[jt]sx?$|^setup-?tests?\.[cm]?[jt]sx?$|^requirements[\w.-]*\.txt$|^\.babelrc(\.\w+)?$`)
 	testForms   = regexp.MustCompile(`^test_.*\.py$|^.*_tests?\.(py|go|c|cc|cpp|rb|exs|dart)$|^tests?\.py$|\.(test|spec|tests|cy)\.[cm]?[jt]sx?$|^tests?\.[cm]?[jt]sx?$|_spec\.rb$|\.bats$|-test\.[cm]?[jt]sx?$|_test\.[cm]?[jt]sx?$|^test-.*\.[cm]?[jt]sx?$`)
 	javaTest    = regexp.MustCompile(`^(Test\w+|\w+(Tests?|TestCase|IT|Spec))\.(java|kt|scala|groovy|cs|php)$`)

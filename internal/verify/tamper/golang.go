@@ -236,9 +236,11 @@ var goFails = []string{"Error", "Errorf", "Fatal", "Fatalf", "Fail", "FailNow"}
 
 var goPackages = []string{"assert", "require", "check", "must", "qt", "td", "is", "gt", "tassert", "trequire", "testify", "ginkgo", "gomega"}
 
-var goChecks = []string{"Equal", "EqualValues", "NotEqual", "Exactly", "Nil", "NotNil", "True", "False", "NoError", "Error", "ErrorIs", "ErrorAs", "ErrorContains", "EqualError", "Contains", "NotContains", "Len", "Empty", "NotEmpty",
+var goChecks = []string{
+	"Equal", "EqualValues", "NotEqual", "Exactly", "Nil", "NotNil", "True", "False", "NoError", "Error", "ErrorIs", "ErrorAs", "ErrorContains", "EqualError", "Contains", "NotContains", "Len", "Empty", "NotEmpty",
 	"ElementsMatch", "Subset", "JSONEq", "YAMLEq", "Regexp", "InDelta", "InEpsilon", "Panics", "NotPanics", "PanicsWithValue", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Zero", "NotZero", "WithinDuration", "Eventually", "Never",
-	"DeepEqual", "Assert", "Check", "NilError", "Expect", "Same", "Implements", "IsType", "FileExists", "To", "ToNot", "NotTo", "Should", "ShouldNot"}
+	"DeepEqual", "Assert", "Check", "NilError", "Expect", "Same", "Implements", "IsType", "FileExists", "To", "ToNot", "NotTo", "Should", "ShouldNot",
+}
 
 func (g goReader) call(x *ast.CallExpr, cond []token, depth int, u *unit) {
 	line := g.fset.Position(x.Pos()).Line

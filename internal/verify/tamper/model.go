@@ -68,9 +68,11 @@ func (m *model) byName() map[string]*unit {
 }
 
 // polarity are words that turn a check around; they are equal in a skeleton.
-var polarity = map[string]bool{"==": true, "!=": true, "===": true, "!==": true, "<": true, ">": true, "<=": true, ">=": true, "!": true, "not": true, "is": true,
+var polarity = map[string]bool{
+	"==": true, "!=": true, "===": true, "!==": true, "<": true, ">": true, "<=": true, ">=": true, "!": true, "not": true, "is": true,
 	"assertTrue": true, "assertFalse": true, "NoError": true, "Error": true, "True": true, "False": true, "Nil": true, "NotNil": true,
-	"toBeTruthy": true, "toBeFalsy": true, "assertIsNone": true, "assertIsNotNone": true, "Empty": true, "NotEmpty": true}
+	"toBeTruthy": true, "toBeFalsy": true, "assertIsNone": true, "assertIsNotNone": true, "Empty": true, "NotEmpty": true,
+}
 
 // negations are left out of a skeleton, so that adding one leaves it equal.
 var negations = map[string]bool{"!": true, "not": true}

@@ -229,8 +229,10 @@ func parseTurn(d doc) ([]Turn, error) {
 	if err := decode(d, &td); err != nil {
 		return nil, err
 	}
-	t := Turn{Line: d.line, Expect: td.Expect, Capture: td.Capture, Thinking: strings.TrimRight(td.Thinking, "\n"), Text: strings.TrimRight(td.Text, "\n"), Stop: td.Stop,
-		Usage: td.Usage, Fail: td.Fail, Delay: time.Duration(td.DelayMS) * time.Millisecond}
+	t := Turn{
+		Line: d.line, Expect: td.Expect, Capture: td.Capture, Thinking: strings.TrimRight(td.Thinking, "\n"), Text: strings.TrimRight(td.Text, "\n"), Stop: td.Stop,
+		Usage: td.Usage, Fail: td.Fail, Delay: time.Duration(td.DelayMS) * time.Millisecond,
+	}
 	for _, c := range td.Calls {
 		t.Calls = append(t.Calls, Call(c))
 	}
