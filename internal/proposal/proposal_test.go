@@ -1,7 +1,6 @@
 package proposal
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
