@@ -259,7 +259,7 @@ func signal(ctx context.Context, env *kit.Env, name, kind, text string) error {
 			return err
 		}
 		if t.State.Done() {
-			return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("task %s has ended already: %s", id, strings.ReplaceAll(string(t.State), "_", " "))}
+			return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("task %s has ended: %s", id, strings.ReplaceAll(string(t.State), "_", " "))}
 		}
 		who := "unknown"
 		if u, err := user.Current(); err == nil {
