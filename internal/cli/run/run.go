@@ -258,8 +258,8 @@ func report(ctx context.Context, env *kit.Env, a *app.App, id task.ID, asJSON bo
 		env.Print(runErr) // of clearing up; the pull request is open all the same
 		return nil
 	}
-	if said && runErr != nil && strings.HasSuffix(oneLine(runErr.Error()), oneLine(res.Reason)) {
-		return &kit.ExitError{Code: code} // the reason stands above already
+	if said && env.Width() > 0 && runErr != nil && strings.HasSuffix(oneLine(runErr.Error()), oneLine(res.Reason)) {
+		return &kit.ExitError{Code: code} // the same screen has the reason already
 	}
 	return &kit.ExitError{Code: code, Err: runErr}
 }
