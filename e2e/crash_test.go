@@ -243,7 +243,7 @@ func killOnce(t *testing.T, files *txtar.Archive, p killPoint) outcome {
 		t.Fatalf("no result at the end: %+v", last)
 	}
 	o := outcome{name: p.name, killed: killed}
-	sent, recorded := map[string]int{}, map[string]int{}
+	sent, recorded, runs := map[string]int{}, map[string]int{}, 0
 	records := in.output(t, "task", "export")
 	for text := range strings.Lines(records) {
 		var l line
@@ -254,6 +254,7 @@ func killOnce(t *testing.T, files *txtar.Archive, p killPoint) outcome {
 		step := fmt.Sprint(l.Payload["step"])
 		switch l.Kind {
 		case "run.started":
+			runs++
 			o.resumed = o.resumed || l.Payload["resumed"] == true
 		case "model.request":
 			sent[step]++
@@ -276,7 +277,7 @@ func killOnce(t *testing.T, files *txtar.Archive, p killPoint) outcome {
 		}
 		o.asked += asked - 1
 	}
-	if !o.resumed && p.name != "pull_request.opened" { // then nothing is left to do
+	if !o.resumed && runs > 1 { // after one run alone nothing was left to do: the kill came as it ended
 		t.Error("the second run does not say that it goes on")
 	}
 	if o.asked > 1 {
