@@ -174,6 +174,9 @@ func verifyEvents(w io.Writer, id task.ID, events []event.Event, pub ed25519.Pub
 		return broken(err)
 	}
 	fmt.Fprintf(w, "%s: %d events, chain good, root %s\n", id, len(events), sum.LastHash)
+	if sum.PullRequest != nil {
+		fmt.Fprintf(w, "the pull request names record %d, root %s\n", sum.VerifiedSeq, sum.VerifiedHash)
+	}
 	switch {
 	case sum.Checkpoint == nil:
 		fmt.Fprintln(w, "no checkpoint yet: the task has not ended")

@@ -88,9 +88,14 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 			p.item(e.Time, "  %s", Escape(warning))
 		}
 	case *event.SandboxStarted:
+		if v.Purpose != "agent" && !p.opts.Full {
+			return // the verifier starts one for every run: they hide the story
+		}
 		p.item(e.Time, "sandbox for %s: %s, %s  %s", Escape(v.Purpose), Escape(v.Runtime), Escape(v.Isolation), took(v.Millis))
 	case *event.SandboxEnded:
-		p.item(e.Time, "%s", p.dim("sandbox ended: %s", Escape(v.Reason)))
+		if p.opts.Full {
+			p.item(e.Time, "%s", p.dim("sandbox ended: %s", Escape(v.Reason)))
+		}
 	case *event.BaselineFinished:
 		s := fmt.Sprintf("baseline: %d passed, %d failed, %d skipped, %d flaky", v.Passed, v.Failed, v.Skipped, len(v.Flaky))
 		p.item(e.Time, "%s  %s%s", s, p.dim("%s", Escape(v.Command)), reason(v.Problem))
