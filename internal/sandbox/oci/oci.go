@@ -357,18 +357,23 @@ func (r *Runtime) Close() error {
 	}
 	r.sharing.Lock()
 	defer r.sharing.Unlock()
-	if !r.prepared {
-		return nil
+	if _, err := os.Stat(r.base); err != nil {
+		return nil // nothing was ever shared, or it is gone
 	}
-	defer func() {
-		r.using.Close()
-		r.prepared, r.using = false, nil
-	}()
 	unlock, err := lockFile(filepath.Join(r.cfg.RunDir, "lock")) // nobody prepares meanwhile
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	if r.using == nil { // what a process that was killed has left is ours to clear up
+		if r.using, err = os.OpenFile(r.base+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600); err != nil {
+			return err
+		}
+	}
+	defer func() {
+		r.using.Close()
+		r.prepared, r.using = false, nil
+	}()
 	left, err := r.List(context.Background())
 	if err != nil || len(left) > 0 {
 		return err
