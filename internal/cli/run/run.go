@@ -310,7 +310,7 @@ func printEnd(w io.Writer, a *app.App, r worker.Result) (said bool) {
 			}
 		}
 		for _, t := range r.Reproduction {
-			fmt.Fprintf(w, "  proof         %s: %s on the base, %s with the fix\n", taskview.Escape(t.Test), t.Base, t.Head)
+			fmt.Fprintf(w, "  proof         %s: %s on the base, %s with the fix\n", taskview.Escape(t.Test), verb(t.Base), verb(t.Head))
 			fmt.Fprintf(w, "  run it again  %s  (on that branch)\n", taskview.Escape(t.Rerun))
 		}
 	} else {
@@ -337,6 +337,17 @@ func printEnd(w io.Writer, a *app.App, r worker.Result) (said bool) {
 		b.Steps, b.Input+b.Output+b.CacheRead+b.CacheWrite, b.CacheRead, cost, time.Duration(b.Wall*float64(time.Second)).Round(time.Second))
 	fmt.Fprintf(w, "  record        %s --dir %s task show %s\n", kit.Program(), a.Dir, r.Task)
 	return said
+}
+
+// verb says what a test does.
+func verb(s task.TestStatus) string {
+	switch s {
+	case task.Pass:
+		return "passes"
+	case task.Fail:
+		return "fails"
+	}
+	return "is " + strings.ReplaceAll(string(s), "_", " ")
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
