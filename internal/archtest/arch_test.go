@@ -39,6 +39,7 @@ var may = map[string][]string{
 	"sandbox":  {"guest", "task"},
 	"tool":     {"model", "sandbox", "policy", "guest", "task"},
 	"git":      {"task"},
+	"git/*":    {"task", "git"},
 	"snapshot": {"sandbox", "git", "task"},
 	"mirror":   {"task", "event", "policy"},
 	"forge":    {"task"},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/daybreak-agent/daybreak/internal/git/gittest"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
@@ -29,22 +30,6 @@ func newGit(t testing.TB) *Git {
 		t.Skip(err)
 	}
 	return g
-}
-
-// sh runs plain git as a person would, with a clean environment.
-func sh(t testing.TB, dir string, args ...string) string {
-	t.Helper()
-	cmd := exec.Command("git", append([]string{"-c", "safe.directory=*", "-c", "protocol.file.allow=always"}, args...)...)
-	cmd.Dir = dir
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=P", "GIT_AUTHOR_EMAIL=p@example.com", "GIT_COMMITTER_NAME=P", "GIT_COMMITTER_EMAIL=p@example.com",
-	}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %v: %v\n%s", args, err, out)
-	}
-	return strings.TrimSpace(string(out))
 }
 
 func write(t testing.TB, dir string, files map[string]string) {
@@ -64,10 +49,10 @@ func write(t testing.TB, dir string, files map[string]string) {
 func repository(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	sh(t, dir, "init", "-q", "-b", "main")
+	gittest.Run(t, dir, "init", "-q", "-b", "main")
 	write(t, dir, files)
-	sh(t, dir, "add", "-A", "-f")
-	sh(t, dir, "commit", "-q", "--allow-empty", "-m", "first")
+	gittest.Run(t, dir, "add", "-A", "-f")
+	gittest.Run(t, dir, "commit", "-q", "--allow-empty", "-m", "first")
 	return dir
 }
 
@@ -143,19 +128,19 @@ func wantClass(t *testing.T, err error, c task.Class, parts ...string) {
 func TestFetchCommitFromEveryKindOfSource(t *testing.T) {
 	g := newGit(t)
 	src := repository(t, map[string]string{"a.txt": "one\n"})
-	first := sh(t, src, "rev-parse", "HEAD")
-	sh(t, src, "tag", "v1")
+	first := gittest.Run(t, src, "rev-parse", "HEAD")
+	gittest.Run(t, src, "tag", "v1")
 	write(t, src, map[string]string{"a.txt": "two\n"})
-	sh(t, src, "commit", "-qam", "second")
-	second := sh(t, src, "rev-parse", "HEAD")
+	gittest.Run(t, src, "commit", "-qam", "second")
+	second := gittest.Run(t, src, "rev-parse", "HEAD")
 	bare := filepath.Join(t.TempDir(), "bare.git")
-	sh(t, src, "clone", "-q", "--bare", src, bare)
+	gittest.Run(t, src, "clone", "-q", "--bare", src, bare)
 	shallow := filepath.Join(t.TempDir(), "shallow")
-	sh(t, src, "clone", "-q", "--depth=1", "file://"+src, shallow)
+	gittest.Run(t, src, "clone", "-q", "--depth=1", "file://"+src, shallow)
 	linked := filepath.Join(t.TempDir(), "linked")
-	sh(t, src, "worktree", "add", "-q", "--detach", linked, "v1")
+	gittest.Run(t, src, "worktree", "add", "-q", "--detach", linked, "v1")
 	foreign := filepath.Join(t.TempDir(), "foreign.git")
-	sh(t, src, "clone", "-q", "--bare", src, foreign)
+	gittest.Run(t, src, "clone", "-q", "--bare", src, foreign)
 	if os.Geteuid() == 0 {
 		chownAll(t, foreign, 12345)
 	}
@@ -196,14 +181,14 @@ func TestFetchCommitFromEveryKindOfSource(t *testing.T) {
 func TestTargetBranch(t *testing.T) {
 	g := newGit(t)
 	src := repository(t, map[string]string{"a": "1"})
-	sh(t, src, "tag", "v1")
-	sh(t, src, "branch", "release/1.x")
+	gittest.Run(t, src, "tag", "v1")
+	gittest.Run(t, src, "branch", "release/1.x")
 	for ref, want := range map[string]string{"": "main", "HEAD": "main", "release/1.x": "release/1.x", "refs/heads/main": "main", "v1": "", "HEAD~0": "", "nope": "", "main*": ""} {
 		if got, err := g.TargetBranch(t.Context(), src, ref); err != nil || got != want {
 			t.Errorf("%q: %q %v, want %q", ref, got, err, want)
 		}
 	}
-	sh(t, src, "checkout", "-q", "--detach")
+	gittest.Run(t, src, "checkout", "-q", "--detach")
 	if got, err := g.TargetBranch(t.Context(), src, ""); err != nil || got != "" {
 		t.Errorf("detached: %q %v", got, err)
 	}
@@ -234,7 +219,7 @@ func TestFetchCommitSaysWhatIsWrong(t *testing.T) {
 	g := newGit(t)
 	src := repository(t, map[string]string{"a": "1", "sub/b": "2"})
 	empty := t.TempDir()
-	sh(t, empty, "init", "-q")
+	gittest.Run(t, empty, "init", "-q")
 	broken := repository(t, map[string]string{"a": "1"})
 	if err := os.WriteFile(filepath.Join(broken, ".git/config"), []byte("[core\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -290,9 +275,9 @@ func TestCheckoutHoldsOneCommitAndIsReproducible(t *testing.T) {
 	if err := os.Chmod(filepath.Join(src, "dir/b"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	sh(t, src, "add", ".gitattributes", "link", "dir/b")
-	sh(t, src, "update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("1", 40)+",vendor/sub")
-	sh(t, src, "commit", "-qm", "more")
+	gittest.Run(t, src, "add", ".gitattributes", "link", "dir/b")
+	gittest.Run(t, src, "update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("1", 40)+",vendor/sub")
+	gittest.Run(t, src, "commit", "-qm", "more")
 	gitdir, base := mirror(t, g, src)
 	one, two := filepath.Join(t.TempDir(), "one"), filepath.Join(t.TempDir(), "two")
 	l1, err := g.Checkout(t.Context(), gitdir, base, one)
@@ -320,23 +305,23 @@ func TestCheckoutHoldsOneCommitAndIsReproducible(t *testing.T) {
 	if d, err := os.ReadDir(filepath.Join(one, "vendor/sub")); err != nil || len(d) != 0 {
 		t.Errorf("submodule directory: %v %v", d, err)
 	}
-	objects := strings.Fields(sh(t, one, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)"))
+	objects := strings.Fields(gittest.Run(t, one, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)"))
 	if n := strings.Count(strings.Join(objects, " "), "commit"); n != 1 {
 		t.Errorf("%d commits in the checkout", n)
 	}
-	if got := sh(t, one, "rev-list", "--all", "--reflog", "--parents"); got != l1.Commit {
+	if got := gittest.Run(t, one, "rev-list", "--all", "--reflog", "--parents"); got != l1.Commit {
 		t.Errorf("reachable history is %q", got)
 	}
-	if got := sh(t, one, "for-each-ref", "--format=%(refname)"); got != "refs/heads/main" {
+	if got := gittest.Run(t, one, "for-each-ref", "--format=%(refname)"); got != "refs/heads/main" {
 		t.Errorf("refs: %q", got)
 	}
-	if got := sh(t, one, "log", "--format=%an %ae %at %cn %ct %s"); got != "Daybreak daybreak@localhost 946684800 Daybreak 946684800 Base" {
+	if got := gittest.Run(t, one, "log", "--format=%an %ae %at %cn %ct %s"); got != "Daybreak daybreak@localhost 946684800 Daybreak 946684800 Base" {
 		t.Errorf("commit says %q", got)
 	}
-	if got := sh(t, one, "status", "--porcelain"); got != "" {
+	if got := gittest.Run(t, one, "status", "--porcelain"); got != "" {
 		t.Errorf("status: %q", got)
 	}
-	if got := sh(t, one, "fsck", "--strict"); strings.Contains(got, "error") {
+	if got := gittest.Run(t, one, "fsck", "--strict"); strings.Contains(got, "error") {
 		t.Errorf("fsck: %s", got)
 	}
 }
@@ -354,7 +339,7 @@ func TestStatusOfACopiedCheckoutReadsNothing(t *testing.T) {
 		t.Fatalf("%v %s", err, out)
 	}
 	// diff-files without a refresh lists every path whose stat no longer fits the index.
-	if got := sh(t, copied, "diff-files"); got != "" {
+	if got := gittest.Run(t, copied, "diff-files"); got != "" {
 		t.Errorf("the index does not fit the copy: %s", got)
 	}
 }
@@ -363,7 +348,7 @@ func TestDirtyTreeIsReadAtItsCommitAndNotTouched(t *testing.T) {
 	g := newGit(t)
 	src := repository(t, map[string]string{"a": "committed\n", "gone": "x"})
 	write(t, src, map[string]string{"a": "dirty\n", "new": "untracked"})
-	sh(t, src, "add", "a")
+	gittest.Run(t, src, "add", "a")
 	write(t, src, map[string]string{"a": "dirtier\n"})
 	if err := os.Remove(filepath.Join(src, "gone")); err != nil {
 		t.Fatal(err)
@@ -495,7 +480,7 @@ func TestTrappedSourceRunsNothing_EXP01_EXP02(t *testing.T) {
 	if found, err := g.Push(ctx, gitdir, src, commit, "daybreak/x", ""); err != nil || found {
 		t.Fatal(found, err)
 	}
-	if got := sh(t, src, "rev-parse", "refs/heads/daybreak/x"); got != commit {
+	if got := gittest.Run(t, src, "rev-parse", "refs/heads/daybreak/x"); got != commit {
 		t.Errorf("branch at %s", got)
 	}
 	if b, err := os.ReadFile(marker); err == nil {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybreak-agent/daybreak/internal/git/gittest"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
@@ -49,15 +50,15 @@ func TestOverHTTP_FRG02(t *testing.T) {
 	const secret = "canary-s3cret"
 	src := repository(t, map[string]string{"a": "1\n"})
 	root := t.TempDir()
-	sh(t, src, "tag", "-a", "v1", "-m", "v1")
-	first := sh(t, src, "rev-parse", "HEAD")
+	gittest.Run(t, src, "tag", "-a", "v1", "-m", "v1")
+	first := gittest.Run(t, src, "rev-parse", "HEAD")
 	write(t, src, map[string]string{"a": "2\n"})
-	sh(t, src, "commit", "-qam", "second")
-	second := sh(t, src, "rev-parse", "HEAD")
-	sh(t, src, "clone", "-q", "--bare", src, filepath.Join(root, "r.git"))
-	sh(t, filepath.Join(root, "r.git"), "config", "http.receivepack", "true")
+	gittest.Run(t, src, "commit", "-qam", "second")
+	second := gittest.Run(t, src, "rev-parse", "HEAD")
+	gittest.Run(t, src, "clone", "-q", "--bare", src, filepath.Join(root, "r.git"))
+	gittest.Run(t, filepath.Join(root, "r.git"), "config", "http.receivepack", "true")
 	empty := filepath.Join(root, "empty.git")
-	sh(t, root, "init", "-q", "--bare", empty)
+	gittest.Run(t, root, "init", "-q", "--bare", empty)
 	var hits atomic.Int64
 	trap := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
 	defer trap.Close()
@@ -97,10 +98,10 @@ func TestOverHTTP_FRG02(t *testing.T) {
 			t.Errorf("push: %v %v", got, err)
 		}
 	}
-	if at := sh(t, filepath.Join(root, "r.git"), "rev-parse", "refs/heads/daybreak/x"); at != c {
+	if at := gittest.Run(t, filepath.Join(root, "r.git"), "rev-parse", "refs/heads/daybreak/x"); at != c {
 		t.Errorf("branch at %s", at)
 	}
-	if got := sh(t, filepath.Join(root, "r.git"), "log", "--format=%H", "daybreak/x"); got != c+"\n"+second+"\n"+first {
+	if got := gittest.Run(t, filepath.Join(root, "r.git"), "log", "--format=%H", "daybreak/x"); got != c+"\n"+second+"\n"+first {
 		t.Errorf("history on the other side: %s", got)
 	}
 	if out, err := exec.Command("grep", "-r", secret, gitdir).Output(); err == nil {
@@ -138,20 +139,20 @@ func TestSourcesThatCannotServe(t *testing.T) {
 	src := repository(t, map[string]string{"a": "1\n"})
 	dir, _ := mirror(t, g, src)
 	partial := filepath.Join(t.TempDir(), "partial")
-	sh(t, src, "config", "uploadpack.allowFilter", "true")
-	sh(t, src, "clone", "-q", "--no-checkout", "--filter=blob:none", "file://"+src, partial)
+	gittest.Run(t, src, "config", "uploadpack.allowFilter", "true")
+	gittest.Run(t, src, "clone", "-q", "--no-checkout", "--filter=blob:none", "file://"+src, partial)
 	write(t, src, map[string]string{"a": "2\n"})
-	sh(t, src, "commit", "-qam", "second")
-	sh(t, partial, "fetch", "-q")
-	sh(t, partial, "update-ref", "refs/heads/main", "origin/main")
+	gittest.Run(t, src, "commit", "-qam", "second")
+	gittest.Run(t, partial, "fetch", "-q")
+	gittest.Run(t, partial, "update-ref", "refs/heads/main", "origin/main")
 	_, err := g.FetchCommit(t.Context(), dir, partial, "main")
 	wantClass(t, err, task.Invalid, "partial clone")
 
 	other := t.TempDir()
-	sh(t, other, "init", "-q", "--object-format=sha256")
+	gittest.Run(t, other, "init", "-q", "--object-format=sha256")
 	write(t, other, map[string]string{"a": "1"})
-	sh(t, other, "add", "a")
-	sh(t, other, "commit", "-qm", "x")
+	gittest.Run(t, other, "add", "a")
+	gittest.Run(t, other, "commit", "-qm", "x")
 	_, err = g.FetchCommit(t.Context(), dir, other, "HEAD")
 	wantClass(t, err, task.Invalid, "SHA-256")
 	if os.Geteuid() != 0 { // root reads everything

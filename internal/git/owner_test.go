@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/daybreak-agent/daybreak/internal/git/gittest"
 )
 
 // rootOwned lists what below dir belongs to root.
@@ -42,9 +44,9 @@ func TestPushByRootGivesAwayNothingElse(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	sh(t, dir, "init", "-q", "-b", "main")
-	sh(t, dir, "commit", "-q", "--allow-empty", "-m", "first")
-	sh(t, dir, "gc", "-q")
+	gittest.Run(t, dir, "init", "-q", "-b", "main")
+	gittest.Run(t, dir, "commit", "-q", "--allow-empty", "-m", "first")
+	gittest.Run(t, dir, "gc", "-q")
 	secret := filepath.Join(t.TempDir(), "pack-others.pack")
 	if err := os.WriteFile(secret, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/daybreak-agent/daybreak/internal/git/gittest"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
@@ -50,7 +51,7 @@ func TestBuildTreeIsExactlyTheChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := sh(t, gitdir, "log", "-1", "--format=%an|%ae|%at|%P|%B", commit); got != "Day xbreak|daybreak@localhost|1000000000|"+base+"|title\n\nbody" {
+	if got := gittest.Run(t, gitdir, "log", "-1", "--format=%an|%ae|%at|%P|%B", commit); got != "Day xbreak|daybreak@localhost|1000000000|"+base+"|title\n\nbody" {
 		t.Errorf("commit is %q", got)
 	}
 	stats, err := g.Stat(t.Context(), gitdir, base, tree)
@@ -195,7 +196,7 @@ func TestPush_FRG01(t *testing.T) {
 		t.Error("the target's work tree, index or configuration changed")
 	}
 	wt := filepath.Join(t.TempDir(), "wt")
-	sh(t, src, "worktree", "add", "-q", wt, branch)
+	gittest.Run(t, src, "worktree", "add", "-q", wt, branch)
 	_, err = g.Push(t.Context(), gitdir, src, one, branch, other)
 	wantClass(t, err, task.Conflict, "checked out")
 	if got, _ := os.ReadFile(filepath.Join(wt, "a")); string(got) != "other\n" {
@@ -236,7 +237,7 @@ func TestPushIntoAnotherUsersRepositoryLeavesItTheirs(t *testing.T) {
 func TestHostileBaseTreeIsNotCheckedOut(t *testing.T) {
 	g := newGit(t)
 	src := repository(t, map[string]string{"a": "1\n"})
-	blob := sh(t, src, "rev-parse", "HEAD:a")
+	blob := gittest.Run(t, src, "rev-parse", "HEAD:a")
 	mktree := exec.Command("git", "mktree")
 	mktree.Dir = src
 	mktree.Stdin = strings.NewReader("100644 blob " + blob + "\tconfig\n")
@@ -251,7 +252,7 @@ func TestHostileBaseTreeIsNotCheckedOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	evil := sh(t, src, "commit-tree", "-m", "evil", strings.TrimSpace(string(outer)))
+	evil := gittest.Run(t, src, "commit-tree", "-m", "evil", strings.TrimSpace(string(outer)))
 	gitdir, _ := mirror(t, g, src)
 	if _, err := g.FetchCommit(t.Context(), gitdir, src, evil); err != nil {
 		t.Fatal(err)
@@ -270,7 +271,7 @@ func BenchmarkCheckout(b *testing.B) {
 	if err := g.EnsureBare(b.Context(), gitdir); err != nil {
 		b.Fatal(err)
 	}
-	empty := sh(b, gitdir, "hash-object", "-t", "tree", "-w", "/dev/null")
+	empty := gittest.Run(b, gitdir, "hash-object", "-t", "tree", "-w", "/dev/null")
 	var all []Change
 	for i := range 10000 {
 		all = append(all, Change{Path: fmt.Sprintf("pkg%d/file%d.go", i/100, i), Mode: ModeFile, Content: bytes.Repeat(fmt.Appendf(nil, "package p // %d\n", i), 200)})
@@ -296,7 +297,7 @@ func BenchmarkBuildTree(b *testing.B) {
 			if err := g.EnsureBare(b.Context(), gitdir); err != nil {
 				b.Fatal(err)
 			}
-			empty := strings.TrimSpace(sh(b, gitdir, "hash-object", "-t", "tree", "-w", "/dev/null"))
+			empty := strings.TrimSpace(gittest.Run(b, gitdir, "hash-object", "-t", "tree", "-w", "/dev/null"))
 			var all []Change
 			for i := range size.files {
 				all = append(all, Change{Path: fmt.Sprintf("pkg%d/file%d.go", i/100, i), Mode: ModeFile, Content: fmt.Appendf(nil, "package p // %d\n", i)})

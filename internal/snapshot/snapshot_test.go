@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,23 +13,9 @@ import (
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/git/gittest"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
-
-func sh(t testing.TB, dir string, args ...string) string {
-	t.Helper()
-	cmd := exec.Command("git", args...)
-	cmd.Dir = dir
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=P", "GIT_AUTHOR_EMAIL=p@example.com", "GIT_COMMITTER_NAME=P", "GIT_COMMITTER_EMAIL=p@example.com",
-	}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %v: %v\n%s", args, err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
 
 func newStore(t testing.TB) *Store {
 	t.Helper()
@@ -51,7 +36,7 @@ func newStore(t testing.TB) *Store {
 func repository(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
-	sh(t, dir, "init", "-q", "-b", "main")
+	gittest.Run(t, dir, "init", "-q", "-b", "main")
 	for name, text := range map[string]string{
 		"a.txt": "one\n", "A.txt": "ONE\n", "crlf": "x\r\n", "latin": "caf\xe9\n",
 		"big.bin": lfsHead + "oid sha256:" + strings.Repeat("0", 64) + "\nsize 12345\n",
@@ -65,16 +50,16 @@ func repository(t testing.TB) string {
 			t.Fatal(err)
 		}
 	}
-	sh(t, dir, "add", "-A")
-	sh(t, dir, "update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("1", 40)+",vendor/sub")
-	sh(t, dir, "commit", "-qm", "first")
+	gittest.Run(t, dir, "add", "-A")
+	gittest.Run(t, dir, "update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("1", 40)+",vendor/sub")
+	gittest.Run(t, dir, "commit", "-qm", "first")
 	return dir
 }
 
 func TestPrepare(t *testing.T) {
 	s, repo := newStore(t), repository(t)
 	commit, target, err := s.Resolve(t.Context(), repo, "")
-	if err != nil || commit != sh(t, repo, "rev-parse", "HEAD") || target != "main" {
+	if err != nil || commit != gittest.Run(t, repo, "rev-parse", "HEAD") || target != "main" {
 		t.Fatal(commit, target, err)
 	}
 	src := Source{Repo: repo, Ref: commit, Environment: "env1"}

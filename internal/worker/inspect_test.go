@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/git/gittest"
 	"github.com/daybreak-agent/daybreak/internal/policy"
 	"github.com/daybreak-agent/daybreak/internal/policy/secrets"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
@@ -170,12 +171,12 @@ func published(t *testing.T, fix string, v task.Verdict) (event.Summary, string,
 	known := []policy.Secret{{Name: "model key", Value: hostKey}}
 	r.cfg.Secrets, r.cfg.Redactor = secrets.New(known), policy.NewRedactor(known)
 	r.verified(t)
-	base := sh(t, r.repo, "rev-parse", "HEAD")
+	base := gittest.Run(t, r.repo, "rev-parse", "HEAD")
 	v.Kind, v.Base = task.Verified, base
 	r.record(t, event.Submitted{Title: "fix it", Fix: fix}, event.VerificationFinished{Attempt: 2, Kind: task.Verified, Document: text(t, v)})
 	r.release(t)
 	sum, err := r.Run(t.Context(), r.id)
-	out := sh(t, r.repo, "log", "--all", "--format=%B %D", "-p")
+	out := gittest.Run(t, r.repo, "log", "--all", "--format=%B %D", "-p")
 	if sum.PullRequest != nil {
 		werr := filepath.WalkDir(sum.PullRequest.URL, func(p string, e fs.DirEntry, err error) error {
 			if err != nil || e.IsDir() {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -17,6 +16,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/forge/local"
 	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/git/gittest"
 	"github.com/daybreak-agent/daybreak/internal/guest"
 	"github.com/daybreak-agent/daybreak/internal/model"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
@@ -64,31 +64,16 @@ type rig struct {
 	lease store.Lease
 }
 
-func sh(t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	cmd := exec.Command("git", args...)
-	cmd.Dir = dir
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=P", "GIT_AUTHOR_EMAIL=p@example.com", "GIT_COMMITTER_NAME=P", "GIT_COMMITTER_EMAIL=p@example.com",
-	}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %v: %v\n%s", args, err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
 // newRig makes a task in the state queued and takes its lease.
 func newRig(t *testing.T, limits task.Limits) *rig {
 	t.Helper()
 	dir, repo := t.TempDir(), t.TempDir()
-	sh(t, repo, "init", "-q", "-b", "main")
+	gittest.Run(t, repo, "init", "-q", "-b", "main")
 	if err := os.WriteFile(filepath.Join(repo, "a.txt"), []byte("one\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	sh(t, repo, "add", "-A")
-	sh(t, repo, "commit", "-qm", "first")
+	gittest.Run(t, repo, "add", "-A")
+	gittest.Run(t, repo, "commit", "-qm", "first")
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -151,7 +136,7 @@ func text(t *testing.T, v any) event.Text {
 // verified records everything up to an accepted verdict on a change of a.txt.
 func (r *rig) verified(t *testing.T) {
 	t.Helper()
-	base := sh(t, r.repo, "rev-parse", "HEAD")
+	base := gittest.Run(t, r.repo, "rev-parse", "HEAD")
 	snap, err := r.cfg.Snapshots.Prepare(t.Context(), snapshot.Source{Repo: r.repo, Ref: base})
 	if err != nil {
 		t.Fatal(err)
@@ -189,7 +174,7 @@ func TestWhatIsProvenIsPublished(t *testing.T) {
 			if err != nil || sum.State != task.InReview {
 				t.Fatalf("state %s, error %v", sum.State, err)
 			}
-			if got := sh(t, r.repo, "show", sum.PullRequest.Branch+":a.txt"); got != "two" {
+			if got := gittest.Run(t, r.repo, "show", sum.PullRequest.Branch+":a.txt"); got != "two" {
 				t.Errorf("the branch holds %q", got)
 			}
 			again, err := r.Run(t.Context(), r.id)
@@ -286,7 +271,7 @@ func TestAskingAgainFindsTheTask(t *testing.T) {
 		return got, isNew
 	}
 	same := Request{Issue: []byte("it is broken")}
-	sh(t, r.repo, "commit", "-q", "--allow-empty", "-m", "second")
+	gittest.Run(t, r.repo, "commit", "-q", "--allow-empty", "-m", "second")
 	if got, isNew := ask(same); isNew || got.ID != r.id {
 		t.Errorf("after a commit: %s, new %v", got.ID, isNew)
 	}
@@ -317,8 +302,8 @@ func TestLongGuidanceIsNamed(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(r.repo, "AGENTS.md"), bytes.Repeat([]byte("x"), size), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		sh(t, r.repo, "add", "-A")
-		sh(t, r.repo, "commit", "-qm", "guidance")
+		gittest.Run(t, r.repo, "add", "-A")
+		gittest.Run(t, r.repo, "commit", "-qm", "guidance")
 		one := &run{Worker: r.Worker}
 		var err error
 		if one.snap, err = r.cfg.Snapshots.Prepare(t.Context(), snapshot.Source{Repo: r.repo}); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/git/gittest"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/task"
 	"github.com/daybreak-agent/daybreak/internal/verify"
@@ -26,7 +27,7 @@ func TestAnEndOnRecordIsNotAskedForAgain(t *testing.T) {
 		t.Run(c.reason, func(t *testing.T) {
 			r := newRig(t, task.Limits{})
 			r.boxes.manifest = sandbox.Manifest{Entries: []sandbox.Entry{{Path: "a.txt", Mode: git.ModeFile, Content: []byte("three\n")}}}
-			base := sh(t, r.repo, "rev-parse", "HEAD")
+			base := gittest.Run(t, r.repo, "rev-parse", "HEAD")
 			r.record(
 				t, event.StateChanged{From: task.Queued, To: task.Preparing},
 				event.BaselineFinished{Document: text(t, verify.Baseline{Base: base})},

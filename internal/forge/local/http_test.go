@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybreak-agent/daybreak/internal/forge"
 	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/git/gittest"
 )
 
 // TestBranchIsKeptWhenTheServerWantsCredentials: proven work is not lost to a refused push.
@@ -21,9 +22,9 @@ func TestBranchIsKeptWhenTheServerWantsCredentials(t *testing.T) {
 	if err := os.Mkdir(src, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	sh(t, src, "init", "-q", "-b", "main")
-	sh(t, src, "commit", "-q", "--allow-empty", "-m", "base")
-	sh(t, root, "clone", "-q", "--bare", src, filepath.Join(root, "shop.git"))
+	gittest.Run(t, src, "init", "-q", "-b", "main")
+	gittest.Run(t, src, "commit", "-q", "--allow-empty", "-m", "base")
+	gittest.Run(t, root, "clone", "-q", "--bare", src, filepath.Join(root, "shop.git"))
 	out, err := exec.Command("git", "--exec-path").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -77,8 +78,8 @@ func TestBranchIsKeptWhenTheServerWantsCredentials(t *testing.T) {
 	if !strings.Contains(string(page), "git fetch "+ours+" "+branch) {
 		t.Errorf("the document does not say where the branch is:\n%s", page)
 	}
-	sh(t, src, "fetch", "-q", ours, branch+":"+branch)
-	if got := sh(t, src, "rev-parse", branch); got != commit {
+	gittest.Run(t, src, "fetch", "-q", ours, branch+":"+branch)
+	if got := gittest.Run(t, src, "rev-parse", branch); got != commit {
 		t.Errorf("fetched %s, want %s", got, commit)
 	}
 }

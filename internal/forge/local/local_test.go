@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -16,23 +15,9 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/forge"
 	"github.com/daybreak-agent/daybreak/internal/forge/forgetest"
 	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/git/gittest"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
-
-func sh(t testing.TB, dir string, args ...string) string {
-	t.Helper()
-	cmd := exec.Command("git", args...)
-	cmd.Dir = dir
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=P", "GIT_AUTHOR_EMAIL=p@example.com", "GIT_COMMITTER_NAME=P", "GIT_COMMITTER_EMAIL=p@example.com",
-	}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %v: %v\n%s", args, err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
 
 // fixture makes a target: bare, or a work tree with a change that is not committed.
 func fixture(t *testing.T, bare bool) forgetest.Fixture {
@@ -45,19 +30,19 @@ func fixture(t *testing.T, bare bool) forgetest.Fixture {
 		t.Skip(err)
 	}
 	repo := t.TempDir()
-	sh(t, repo, "init", "-q", "-b", "main")
+	gittest.Run(t, repo, "init", "-q", "-b", "main")
 	file := filepath.Join(repo, "a")
 	if err := os.WriteFile(file, []byte("base\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	sh(t, repo, "add", "a")
-	sh(t, repo, "commit", "-qm", "base")
+	gittest.Run(t, repo, "add", "a")
+	gittest.Run(t, repo, "commit", "-qm", "base")
 	if err := os.WriteFile(file, []byte("dirty\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if bare {
 		to := filepath.Join(t.TempDir(), "bare.git")
-		sh(t, repo, "clone", "-q", "--bare", repo, to)
+		gittest.Run(t, repo, "clone", "-q", "--bare", repo, to)
 		repo = to
 	}
 	gitdir := filepath.Join(t.TempDir(), "m.git")
@@ -86,10 +71,10 @@ func fixture(t *testing.T, bare bool) forgetest.Fixture {
 			return id
 		},
 		Head: func(t *testing.T, branch string) string {
-			return sh(t, repo, "for-each-ref", "--format=%(objectname)", "refs/heads/"+branch)
+			return gittest.Run(t, repo, "for-each-ref", "--format=%(objectname)", "refs/heads/"+branch)
 		},
 		SomebodyPushes: func(t *testing.T, branch, commit string) {
-			sh(t, gitdir, "push", "-q", "--force", repo, commit+":refs/heads/"+branch)
+			gittest.Run(t, gitdir, "push", "-q", "--force", repo, commit+":refs/heads/"+branch)
 		},
 	}
 }
@@ -145,7 +130,7 @@ func TestTargetIsLeftAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sh(t, f.Repo, "config", "receive.denyCurrentBranch", "updateInstead")
+	gittest.Run(t, f.Repo, "config", "receive.denyCurrentBranch", "updateInstead")
 	// Control: a plain push runs them.
 	f.SomebodyPushes(t, "daybreak/control", f.Commit(t, "control"))
 	if _, err := os.Stat(marker); err != nil {
@@ -177,7 +162,7 @@ func TestBranchThatIsCheckedOutIsAConflict(t *testing.T) {
 	if _, err := f.Forge.Push(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	sh(t, f.Repo, "checkout", "-q", "-f", branch)
+	gittest.Run(t, f.Repo, "checkout", "-q", "-f", branch)
 	p.Commit, p.Old = two, one
 	if _, err := f.Forge.Push(t.Context(), p); task.ClassOf(err) != task.Conflict || !strings.Contains(err.Error(), "checked out") {
 		t.Errorf("%v", err)
