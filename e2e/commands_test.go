@@ -223,9 +223,10 @@ func gitIn(dir string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// model FILE: plays FILE and points the configuration at it.
+// model FILE [SETTING...]: plays FILE and points the configuration at it; settings are lines of
+// its section sandbox.
 func cmdModel(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, !neg && len(args) == 1, "model TRANSCRIPT")
+	usage(ts, !neg && len(args) >= 1, "model TRANSCRIPT [SANDBOX-SETTING...]")
 	w := of(ts)
 	if w.model != nil {
 		w.model.close()
@@ -234,7 +235,11 @@ func cmdModel(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	w.model = m
 	ts.Setenv("MODEL_URL", m.http.URL)
-	ts.Check(os.WriteFile(ts.Getenv("DAYBREAK_CONFIG"), []byte(configuration(m.http.URL, "")), 0o644))
+	more := ""
+	for _, a := range args[1:] {
+		more += "  " + a + "\n"
+	}
+	ts.Check(os.WriteFile(ts.Getenv("DAYBREAK_CONFIG"), []byte(configuration(m.http.URL, more)), 0o644))
 }
 
 // asked N...: how often each turn was asked for, and that nothing unexpected was said.

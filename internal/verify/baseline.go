@@ -164,7 +164,7 @@ func differing(runs []ran) []string {
 func blockedWhy(r ran, limit time.Duration) string {
 	switch {
 	case r.died:
-		return "the sandbox died under the suite on the base, at a limit on memory, processes or space, and no test ended before that"
+		return "the sandbox died under the suite on the base, at a limit on memory, processes or space (sandbox.memory, pids, home_size and their like), and no test ended before that"
 	case r.timedOut:
 		return fmt.Sprintf("the suite does not end within %s on the base and no test ended before that", limit)
 	case len(r.buildFailed) > 0:
