@@ -52,7 +52,13 @@ func setup(env *testscript.Env) error {
 		}
 	})
 	home := filepath.Join(env.WorkDir, "home")
-	if err := os.MkdirAll(home, 0o755); err != nil {
+	telemetry := filepath.Join(home, ".config", "go", "telemetry")
+	if err := os.MkdirAll(telemetry, 0o755); err != nil {
+		return err
+	}
+	// The go command leaves a process of its own behind, which would still write while the
+	// folder is removed.
+	if err := os.WriteFile(filepath.Join(telemetry, "mode"), []byte("off"), 0o644); err != nil {
 		return err
 	}
 	env.Vars = append(env.Vars,

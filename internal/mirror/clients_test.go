@@ -54,6 +54,9 @@ func (r *rig) box(t *testing.T, edit func(*SessionConfig)) *box {
 	in := &box{t: t, s: s, base: base, home: t.TempDir(), dir: t.TempDir()}
 	in.env = append(ClientEnv(base, &r.m.cfg), "PATH="+os.Getenv("PATH"), "HOME="+in.home, "GOPATH="+in.home+"/go", "GOFLAGS=-modcacherw -mod=mod", "GOTOOLCHAIN=local",
 		"GOCACHE="+in.home+"/gocache", "npm_config_cache="+in.home+"/npm", "npm_config_loglevel=error", "PIP_CONFIG_FILE="+os.DevNull, "PIP_NO_CACHE_DIR=1", "CARGO_HOME="+in.home+"/.cargo")
+	// The go command leaves a process of its own behind, which would still write while the folder
+	// is removed.
+	in.write(in.home+"/.config/go/telemetry/mode", "off")
 	for name, text := range ClientFiles(base, in.home, nil) {
 		in.write(name, text)
 	}
