@@ -63,17 +63,18 @@ func TestExampleIsTheDefault(t *testing.T) {
 }
 
 func TestErrorsNameTheKey(t *testing.T) {
-	for text, want := range map[string]string{
-		"modle: x/y":              "modle",
-		"budget: {stepps: 3}":     "stepps",
-		"sandbox: {memory: lots}": "not a size",
-		"sandbox: {mounts: [{source: a, target: /b}]}":    "absolute",
-		"providers: {x: {api: grpc}}":                     "providers.x.api",
-		"model: nothing":                                  "provider/model",
-		"model: unknown/model":                            "not configured",
-		"budget: {steps: 0, tokens: 0, usd: 0, wall: 0s}": "at least one limit",
-		"sandbox: {env: [NOVALUE]}":                       "KEY=VALUE",
+	for _, c := range []struct{ text, want string }{
+		{"modle: x/y", "modle"},
+		{"budget: {stepps: 3}", "stepps"},
+		{"sandbox: {memory: lots}", "not a size"},
+		{"sandbox: {mounts: [{source: a, target: /b}]}", "absolute"},
+		{"providers: {x: {api: grpc}}", "providers.x.api"},
+		{"model: nothing", "provider/model"},
+		{"model: unknown/model", "not configured"},
+		{"budget: {steps: 0, tokens: 0, usd: 0, wall: 0s}", "at least one limit"},
+		{"sandbox: {env: [NOVALUE]}", "KEY=VALUE"},
 	} {
+		text, want := c.text, c.want
 		_, err := load(t, text)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q in it", text, err, want)

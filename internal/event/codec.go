@@ -98,43 +98,6 @@ func (Redacted) EventKind() Kind { return "secret.redacted" }
 // EventKind implements [Payload].
 func (Checkpoint) EventKind() Kind { return "log.checkpoint" }
 
-// payloads lists one zero value of every kind; the decoder and the tests go through it.
-func payloads() []Payload {
-	return []Payload{
-		&TaskCreated{},
-		&RunStarted{},
-		&StateChanged{},
-		&StageFinished{},
-		&SnapshotReady{},
-		&SandboxStarted{},
-		&SandboxEnded{},
-		&BaselineFinished{},
-		&PromptFrozen{},
-		&ModelRequested{},
-		&ModelResponded{},
-		&ModelFailed{},
-		&ToolStarted{},
-		&ToolFinished{},
-		&Steered{},
-		&StopRequested{},
-		&Noticed{},
-		&Compacted{},
-		&WorkspaceSaved{},
-		&ReproductionChecked{},
-		&Submitted{},
-		&Exported{},
-		&PolicyFound{},
-		&VerificationFinished{},
-		&Declined{},
-		&EffectIntended{},
-		&EffectDone{},
-		&PullRequestOpened{},
-		&WallClocked{},
-		&Redacted{},
-		&Checkpoint{},
-	}
-}
-
 // Current is the schema version that [New] writes. A kind whose schema changes in a way that
 // old readers would misread gets a step in upgrade.
 const Current = 1

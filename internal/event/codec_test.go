@@ -176,3 +176,40 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// payloads lists one zero value of every kind.
+func payloads() []Payload {
+	return []Payload{
+		&TaskCreated{},
+		&RunStarted{},
+		&StateChanged{},
+		&StageFinished{},
+		&SnapshotReady{},
+		&SandboxStarted{},
+		&SandboxEnded{},
+		&BaselineFinished{},
+		&PromptFrozen{},
+		&ModelRequested{},
+		&ModelResponded{},
+		&ModelFailed{},
+		&ToolStarted{},
+		&ToolFinished{},
+		&Steered{},
+		&StopRequested{},
+		&Noticed{},
+		&Compacted{},
+		&WorkspaceSaved{},
+		&ReproductionChecked{},
+		&Submitted{},
+		&Exported{},
+		&PolicyFound{},
+		&VerificationFinished{},
+		&Declined{},
+		&EffectIntended{},
+		&EffectDone{},
+		&PullRequestOpened{},
+		&WallClocked{},
+		&Redacted{},
+		&Checkpoint{},
+	}
+}

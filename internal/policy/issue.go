@@ -340,9 +340,6 @@ func titleOf(s string) string {
 	return "Untitled issue"
 }
 
-// FrameIssue is [Frame] for the text of an issue.
-func FrameIssue(text, nonce string) string { return Frame("issue", text, nonce) }
-
 // Frame marks a text as data under a label such as "issue". The nonce is random per task, so
 // that nothing in the text can close the frame; should the text hold it anyway, it is written
 // out of the text.

@@ -63,11 +63,6 @@ func (d Decision) Blocked() (task.Finding, bool) {
 	return d.Findings[i], true
 }
 
-// ReviewPaths reviews a change with the default caps.
-func ReviewPaths(changes []PathChange, extraProtected []string) Decision {
-	return Rules{Protected: extraProtected}.Review(changes)
-}
-
 // Review decides about every path of a change.
 func (r Rules) Review(changes []PathChange) Decision {
 	var d Decision

@@ -60,7 +60,7 @@ func TestRefusedPaths_EXP06_EXP11(t *testing.T) {
 			if c.change.Mode == 0 {
 				c.change.Mode = file
 			}
-			d := ReviewPaths([]PathChange{c.change}, nil)
+			d := review([]PathChange{c.change}, nil)
 			if len(d.Refused) != 1 || len(d.Allowed)+len(d.Held) != 0 {
 				t.Fatalf("decision %+v", d)
 			}
@@ -83,7 +83,7 @@ func TestAllowedPaths(t *testing.T) {
 		if p == "..." {
 			continue // ends with a dot
 		}
-		if d := ReviewPaths([]PathChange{{Path: p, Mode: file}}, nil); len(d.Allowed) != 1 {
+		if d := review([]PathChange{{Path: p, Mode: file}}, nil); len(d.Allowed) != 1 {
 			t.Errorf("%q: %+v", p, d)
 		}
 	}
@@ -147,7 +147,7 @@ func TestLinks_EXP04(t *testing.T) {
 		{"l", "a\xff", false},
 		{"l", strings.Repeat("a/", 3000), false},
 	} {
-		d := ReviewPaths([]PathChange{{Path: c.at, Mode: 0o120000, Link: c.to}}, nil)
+		d := review([]PathChange{{Path: c.at, Mode: 0o120000, Link: c.to}}, nil)
 		if ok := len(d.Allowed) == 1; ok != c.ok {
 			t.Errorf("link %q → %.40q: allowed %v: %+v", c.at, c.to, ok, d.Findings)
 		}
@@ -172,7 +172,7 @@ func TestHeldPaths_EXP09(t *testing.T) {
 	}
 	for _, p := range held {
 		for _, c := range []PathChange{{Path: p, Mode: file}, {Path: p, Mode: 0o100755}, {Path: p, Deleted: true}, {Path: p, Mode: 0o120000, Link: "x"}} {
-			d := ReviewPaths([]PathChange{c}, nil)
+			d := review([]PathChange{c}, nil)
 			if !slices.Equal(d.Held, []string{p}) {
 				t.Errorf("%q (%o, deleted %v): %+v", p, c.Mode, c.Deleted, d)
 			} else if f := d.Findings[0]; f.Kind != "held_path" || f.Severity != "warn" || f.Detail == "" {
@@ -181,7 +181,7 @@ func TestHeldPaths_EXP09(t *testing.T) {
 		}
 	}
 	// The directory itself replaced by a link is held as well.
-	if d := ReviewPaths([]PathChange{{Path: ".github", Mode: 0o120000, Link: "x"}}, nil); len(d.Held) != 1 {
+	if d := review([]PathChange{{Path: ".github", Mode: 0o120000, Link: "x"}}, nil); len(d.Held) != 1 {
 		t.Errorf("%+v", d)
 	}
 }
@@ -204,7 +204,7 @@ func TestExtraProtected(t *testing.T) {
 		{"[", "a", false},
 		{"a/b", "c/a/b", false},
 	} {
-		d := ReviewPaths([]PathChange{{Path: c.path, Mode: file}}, []string{c.pattern})
+		d := review([]PathChange{{Path: c.path, Mode: file}}, []string{c.pattern})
 		if held := len(d.Held) == 1; held != c.held {
 			t.Errorf("%q on %q: held %v", c.pattern, c.path, held)
 		}
@@ -216,10 +216,10 @@ func TestCaps_EXP14(t *testing.T) {
 	for i := range many {
 		many[i] = PathChange{Path: fmt.Sprintf("f%d", i), Mode: file, Size: 1}
 	}
-	if f, blocked := ReviewPaths(many, nil).Blocked(); !blocked || f.Kind != "cap" || !strings.Contains(f.Detail, "501 files") {
+	if f, blocked := review(many, nil).Blocked(); !blocked || f.Kind != "cap" || !strings.Contains(f.Detail, "501 files") {
 		t.Errorf("%+v", f)
 	}
-	if _, blocked := ReviewPaths(many[1:], nil).Blocked(); blocked {
+	if _, blocked := review(many[1:], nil).Blocked(); blocked {
 		t.Error("exactly the cap is refused")
 	}
 	d := Rules{MaxFileBytes: 10}.Review([]PathChange{{Path: "a", Mode: file, Size: 11}, {Path: "b", Mode: file, Size: 10}, {Path: "c", Mode: file, Size: -1}, {Path: "d", Deleted: true, Size: 99}})
@@ -232,7 +232,7 @@ func TestCaps_EXP14(t *testing.T) {
 	}
 }
 
-func FuzzReviewPaths(f *testing.F) {
+func FuzzReview(f *testing.F) {
 	for _, s := range []string{".git", "a/b", "A\u200b", "\xff", "a\\b", "café", ".GITHUB/x", "é/é"} {
 		f.Add(s, "link", uint32(file))
 	}
@@ -274,8 +274,12 @@ func BenchmarkReviewAgainst50kNames(b *testing.B) {
 // TestHostileProtectedPattern ends at once, or the test's own time limit ends it.
 func TestHostileProtectedPattern(t *testing.T) {
 	p := strings.Repeat("a/", 1500) + "c"
-	d := ReviewPaths([]PathChange{{Path: p, Mode: 0o100644}}, []string{strings.Repeat("**/a/", 500) + "b", "/" + strings.Repeat("a/**/", 300) + "c"})
+	d := review([]PathChange{{Path: p, Mode: 0o100644}}, []string{strings.Repeat("**/a/", 500) + "b", "/" + strings.Repeat("a/**/", 300) + "c"})
 	if len(d.Held) != 1 {
 		t.Errorf("held %d, refused %q, findings %v", len(d.Held), d.Refused, d.Findings)
 	}
+}
+
+func review(changes []PathChange, protected []string) Decision {
+	return Rules{Protected: protected}.Review(changes)
 }

@@ -45,6 +45,7 @@ type Facts struct {
 	NoChange    bool
 	Blocked     string // why the base cannot be tested
 	NoFramework bool   // the declared tests are scripts
+	ExitCodes   bool   // the suite's results are exit codes alone
 	NothingRan  string // base + tests + source ran no test at all: the output's last line
 	Undeclared  bool   // the agent named no test and none goes from fail to pass
 	Tests       []TestFacts
@@ -116,6 +117,9 @@ func table() []row {
 			return when(f.BaseCopies == CopiesUndecided, task.NeedsHuman, "the tests cannot run with the base's runner configuration: "+f.CopiesShow)
 		}},
 		{2, func(f Facts) (task.VerdictKind, string) {
+			if f.ExitCodes && !f.NoFramework {
+				return task.VerifiedScript, "the command fails on the base and succeeds with the change, by its exit code alone; with a format in .daybreak.yaml its tests could be told apart"
+			}
 			return when(f.NoFramework, task.VerifiedScript, "the script fails on the base and succeeds with the change; there is no test framework to guard it")
 		}},
 		{18, func(f Facts) (task.VerdictKind, string) {

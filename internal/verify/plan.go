@@ -460,6 +460,12 @@ func suffixIf(s, suffix string) string {
 	return ""
 }
 
+// exitCodes reports whether nothing but exit codes is known of the tests: an oracle, but none
+// that shows which test did what.
+func (p Plan) exitCodes() bool {
+	return len(p.Suites) > 0 && !slices.ContainsFunc(p.Suites, func(s Suite) bool { return s.Kind != KindCustom || s.Format != "" })
+}
+
 // Runner says in one line how the suites are run and read.
 func (p Plan) Runner() string {
 	var parts []string

@@ -59,6 +59,7 @@ func (v *Verifier) newProof(job Job) (*proof, error) {
 	if p.plan, err = v.planFor(job, p.parts); err != nil {
 		return nil, err
 	}
+	p.facts.ExitCodes = p.plan.exitCodes()
 	if len(p.plan.Suites) == 0 {
 		p.scripts()
 	}

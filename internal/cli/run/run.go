@@ -49,7 +49,7 @@ func NewCmd(env *kit.Env) *cobra.Command {
 		Long: "Works on one issue until there is a proven pull request, or an honest no. The pull request is a branch in the\n" +
 			"repository and a document beside the record. The same command again goes on with an unfinished task.\n\n" +
 			"Exit codes: 0 a verified pull request waits; 1 Daybreak, the machine or the provider failed; 2 wrong usage or\n" +
-			"input; 3 declined; 4 a budget ran out; 5 stopped by a person; 6 nothing could be verified.",
+			"input; 3 declined; 4 a budget ran out; 5 stopped by a person; 6 not verified, or a person must judge a changed expectation first.",
 		Example: "  daybreak run --repo ~/src/shop --issue issue.md --model anthropic/claude-sonnet-4-5 --budget-usd 5",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
