@@ -27,17 +27,39 @@ const (
 type Spec struct {
 	Task    string // owner; orphans are found by it
 	Purpose string // "agent", "baseline", "red", "green", "prepare", "exec"
-	Tree    string // host directory, read-only lower of WorkDir; may be empty
-	Home    Home
-	Mounts  []Mount
-	Env     []string // KEY=VALUE, added to a fixed minimal environment
-	Limits  Limits
+	Tree    string // host directory, read-only lowest layer of WorkDir; may be empty
+	Work    Layers // over Tree: what preparing the checkout left in it, such as node_modules
+	Home    Layers
+	// System are layers over the root file system's /usr, /etc and /var: packages that setup
+	// installed. A sandbox with System.Keep is one for setup: its commands run as root of its
+	// own user namespace, with the few capabilities of a package manager, and may write there.
+	// In every other sandbox the root is read-only.
+	System Layers
+	Mounts []Mount
+	// Forwards are the only way out of the network namespace.
+	Forwards []Forward
+	// Files are made before the first command: read-only outside HomeDir, the agent's own below it.
+	Files  []File
+	Env    []string // KEY=VALUE, added to a fixed minimal environment
+	Limits Limits
 }
 
-// Home describes HOME's layers.
-type Home struct {
+// Layers are what lies below a writable place, and where its changes go.
+type Layers struct {
 	Lower []string // read-only host directories, lowest first; each was the Keep of an earlier sandbox
-	Keep  string   // host directory that receives what this sandbox writes into HOME; empty: memory, gone at the end
+	Keep  string   // host directory that receives what this sandbox writes there; empty: memory, gone at the end
+}
+
+// Forward is a Unix socket of the host that answers at a port of the sandbox's loopback.
+type Forward struct {
+	Socket string // absolute host path
+	Port   int    // on 127.0.0.1, 1024 or above
+}
+
+// File is one small file of configuration.
+type File struct {
+	Path string // absolute, inside, outside WorkDir and TempDir
+	Text []byte // at most 1 MiB
 }
 
 // Mount is a read-only bind of an operator's directory.

@@ -192,7 +192,7 @@ func (l *lab) Bench(ctx context.Context, purpose string, s snapshot.Snapshot, ke
 			return nil, err
 		}
 		if dir != "" {
-			spec.Home = sandbox.Home{Keep: dir}
+			spec.Home = sandbox.Layers{Keep: dir}
 			commit = done
 		}
 	}

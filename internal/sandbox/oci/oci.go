@@ -239,6 +239,9 @@ func (r *Runtime) check(spec sandbox.Spec) error {
 			return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("sandbox directory %q is not an absolute path", p)}
 		}
 	}
+	if len(spec.Work.Lower)+len(spec.System.Lower)+len(spec.Forwards)+len(spec.Files) > 0 || spec.Work.Keep+spec.System.Keep != "" {
+		return &task.Error{Class: task.Invalid, Msg: "this runtime does not know layers of the work tree and the system, forwards and files yet"}
+	}
 	var targets []string
 	for _, m := range spec.Mounts {
 		err := checkTarget(m.Target)

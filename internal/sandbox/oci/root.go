@@ -140,7 +140,7 @@ func (s *box) mountWork(tree string, maps *idmaps) error {
 }
 
 // mountHome mounts HOME: the layers that earlier sandboxes filled, under memory or Keep.
-func (s *box) mountHome(h sandbox.Home, maps *idmaps) error {
+func (s *box) mountHome(h sandbox.Layers, maps *idmaps) error {
 	lower := []string{s.path(dirHome, "e")}
 	if err := s.uppers(dirHome, s.limits.HomeBytes); err != nil {
 		return refused("home", "", err)

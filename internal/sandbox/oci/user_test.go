@@ -54,7 +54,7 @@ func TestUserOwnsAKeptHome(t *testing.T) {
 	asUser(t)
 	r := newRuntime(t, nil)
 	keep := filepath.Join(t.TempDir(), "keep")
-	b := startUser(t, r, sandbox.Spec{Home: sandbox.Home{Keep: keep}})
+	b := startUser(t, r, sandbox.Spec{Home: sandbox.Layers{Keep: keep}})
 	shell(t, b, "mkdir -p ~/a/b ~/c && echo 1 > ~/a/b/f && ln -s /etc/shadow ~/c/l && chmod 0 ~/a/b && chmod 0 ~/a ~/c ~")
 	if err := b.Destroy(t.Context()); err != nil {
 		t.Fatal(err)

@@ -187,7 +187,7 @@ func (s *suite) exportEmptyTree(t *testing.T) {
 func (s *suite) homeLayers(t *testing.T) {
 	root := t.TempDir()
 	one, two := filepath.Join(root, "a,b:c", "one"), filepath.Join(root, "two")
-	fill := func(home sandbox.Home, command string) {
+	fill := func(home sandbox.Layers, command string) {
 		t.Helper()
 		b := s.start(t, sandbox.Spec{Home: home})
 		ok(t, b, command)
@@ -195,14 +195,14 @@ func (s *suite) homeLayers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fill(sandbox.Home{Keep: one}, "mkdir -p ~/cache/x; echo one > ~/cache/x/f; echo rm > ~/cache/rm; echo dir > ~/cache/x/g; chmod 600 ~/cache/rm; ln -s f ~/cache/x/l")
-	fill(sandbox.Home{Lower: []string{one}, Keep: two}, "cat ~/cache/rm; echo two >> ~/cache/x/f; rm ~/cache/rm; rm -r ~/cache/x; mkdir ~/cache/x; echo two > ~/cache/x/f")
-	b := s.start(t, sandbox.Spec{Home: sandbox.Home{Lower: []string{one, two}}})
+	fill(sandbox.Layers{Keep: one}, "mkdir -p ~/cache/x; echo one > ~/cache/x/f; echo rm > ~/cache/rm; echo dir > ~/cache/x/g; chmod 600 ~/cache/rm; ln -s f ~/cache/x/l")
+	fill(sandbox.Layers{Lower: []string{one}, Keep: two}, "cat ~/cache/rm; echo two >> ~/cache/x/f; rm ~/cache/rm; rm -r ~/cache/x; mkdir ~/cache/x; echo two > ~/cache/x/f")
+	b := s.start(t, sandbox.Spec{Home: sandbox.Layers{Lower: []string{one, two}}})
 	if got := ok(t, b, "cd ~/cache; find . -type f | sort; cat x/f; stat -c %U . x x/f"); got != "./x/f\ntwo\nagent\nagent\nagent\n" {
 		t.Errorf("both layers: %q", got)
 	}
 	ok(t, b, "echo three > ~/cache/x/f; echo new > ~/new; rm -rf ~/cache")
-	c := s.start(t, sandbox.Spec{Home: sandbox.Home{Lower: []string{one}}})
+	c := s.start(t, sandbox.Spec{Home: sandbox.Layers{Lower: []string{one}}})
 	if got := ok(t, c, "cd ~/cache; cat x/f rm x/l"); got != "one\nrm\none\n" {
 		t.Errorf("first layer: %q", got)
 	}
@@ -210,7 +210,7 @@ func (s *suite) homeLayers(t *testing.T) {
 	if err != nil || len(names) != 2 {
 		t.Errorf("left beside the layers: %v %v", names, err)
 	}
-	if _, err := s.rt.Start(t.Context(), sandbox.Spec{Home: sandbox.Home{Keep: one}}); err == nil {
+	if _, err := s.rt.Start(t.Context(), sandbox.Spec{Home: sandbox.Layers{Keep: one}}); err == nil {
 		t.Error("a filled Keep was accepted")
 	}
 }

@@ -108,7 +108,7 @@ func (s *suite) refusals(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	for _, spec := range []sandbox.Spec{
 		{Tree: missing},
-		{Home: sandbox.Home{Lower: []string{missing}}},
+		{Home: sandbox.Layers{Lower: []string{missing}}},
 		{Mounts: []sandbox.Mount{{Source: missing, Target: "/opt/x"}}},
 	} {
 		_, err := rt.Start(t.Context(), spec)

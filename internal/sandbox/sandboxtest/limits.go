@@ -132,7 +132,7 @@ func (s *suite) forkBombDies(t *testing.T) {
 
 // A kept HOME lies on the host's disk; passing its cap ends the sandbox.
 func (s *suite) keptHomeCap(t *testing.T) {
-	b := s.start(t, sandbox.Spec{Home: sandbox.Home{Keep: filepath.Join(t.TempDir(), "keep")}, Limits: sandbox.Limits{HomeBytes: 4 << 20}})
+	b := s.start(t, sandbox.Spec{Home: sandbox.Layers{Keep: filepath.Join(t.TempDir(), "keep")}, Limits: sandbox.Limits{HomeBytes: 4 << 20}})
 	ok(t, b, "head -c 1000000 /dev/zero > ~/small")
 	res, err := b.Guest().Exec(t.Context(), execRequest("head -c 16000000 /dev/zero > ~/large; exec sleep 1000000"))
 	if err == nil {
