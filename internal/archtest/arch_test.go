@@ -58,8 +58,9 @@ var may = map[string][]string{
 	"action":   {"task", "event", "store", "forge"},
 	"worker": {
 		"task", "event", "policy", "policy/*", "model", "sandbox", "guest", "tool", "git", "snapshot", "forge", "store",
-		"agent", "verify", "verify/*", "proposal", "action", "config",
+		"agent", "verify", "verify/*", "prover", "proposal", "action", "config",
 	},
+	"prover": {"task", "sandbox", "git", "snapshot", "verify", "config"},
 	"config": {"task"},
 	"demo":   {"task", "git"},
 	"eval":   {"task", "event", "worker", "model", "model/scripted", "model/scripted/*", "git"},

@@ -2,16 +2,14 @@ package worker
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/config"
 	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/prover"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/snapshot"
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -57,11 +55,8 @@ func (r *run) prepare(ctx context.Context) error {
 
 // readSettings reads what the base commit says about itself.
 func (r *run) readSettings(ctx context.Context) error {
-	if b, _, err := r.cfg.Git.File(ctx, r.snap.GitDir, r.snap.Base, config.RepoFile, 64<<10+1); err == nil {
-		if r.set.repo, err = config.ParseRepo(b); err != nil {
-			return err
-		}
-	} else if task.ClassOf(err) != task.NotFound {
+	var err error
+	if r.set.repo, err = r.prover().Settings(ctx, r.snap); err != nil {
 		return err
 	}
 	const maxGuidance = 24 << 10
@@ -92,31 +87,15 @@ func (r *run) baseline(ctx context.Context) error {
 		return r.refuseBlocked()
 	}
 	begin := r.cfg.Now()
-	name := "baseline-" + r.settingsDigest() + ".json"
-	doc, err := r.cfg.Snapshots.Note(r.snap, name)
-	cached := err == nil && json.Unmarshal(doc, &r.set.baseline) == nil
-	if !cached {
-		r.progress("baseline", "running the suite on the base commit")
-		v := r.verifier()
-		b, err := v.Baseline(ctx, r.snap, func(phase, note string) { r.progress("baseline", note) })
-		if err != nil {
-			return err
-		}
-		r.set.baseline = b
-		if doc, err = json.Marshal(b); err != nil {
-			return err
-		}
-		if b.Usable() {
-			if err := r.cfg.Snapshots.SetNote(r.snap, name, doc); err != nil {
-				return err
-			}
-		}
+	b, doc, cached, err := r.prover().Baseline(ctx, r.snap, r.set.repo, func(note string) { r.progress("baseline", note) })
+	if err != nil {
+		return err
 	}
+	r.set.baseline = b
 	t, err := r.j.Text(ctx, string(doc))
 	if err != nil {
 		return err
 	}
-	b := r.set.baseline
 	passed, failed, skipped := b.Counts()
 	note := ""
 	if cached {
@@ -139,15 +118,14 @@ func (r *run) refuseBlocked() error {
 	return nil
 }
 
-func (r *run) verifier() *verify.Verifier {
-	c := r.set.repo
-	return &verify.Verifier{
-		Lab: &lab{r}, Env: r.cfg.Sandbox.Env, Rand: r.cfg.Rand, Now: r.cfg.Now, Log: r.cfg.Logger,
-		Settings: verify.Settings{
-			Build: c.Build, Test: c.Test, TestOne: c.TestOne, Format: c.Format,
-			Report: c.Report, TestGlobs: c.TestGlobs, Timeout: c.Timeout,
-		},
-	}
+func (r *run) verifier() *verify.Verifier { return r.prover().Verifier(r.set.repo) }
+
+// prover is the installation's, with this task's log as its record.
+func (r *run) prover() *prover.Prover {
+	return prover.New(prover.Config{
+		Runtime: r.cfg.Runtime, Git: r.cfg.Git, Snapshots: r.cfg.Snapshots, Sandbox: r.cfg.Sandbox,
+		Owner: string(r.j.Summary().Task), Record: boxes{r}, Now: r.cfg.Now, Rand: r.cfg.Rand, Logger: r.cfg.Logger,
+	})
 }
 
 // collect ends the sandboxes that earlier runs of this task left, except the agent's, whose
@@ -179,80 +157,28 @@ func (r *run) discard(ctx context.Context, id string) error {
 // purposeAgent is the sandbox whose files are the agent's work.
 const purposeAgent = "agent"
 
-// lab gives the verifier its benches.
-type lab struct{ r *run }
+// boxes records sandboxes in the task's log.
+type boxes struct{ r *run }
 
-// Bench implements verify.Lab.
-func (l *lab) Bench(ctx context.Context, purpose string, s snapshot.Snapshot, keepHome bool) (sandbox.Sandbox, error) {
-	spec := l.r.spec(purpose, s)
-	var commit func() error
-	if keepHome {
-		dir, done, err := l.r.cfg.Snapshots.KeepHome(s)
-		if err != nil {
-			return nil, err
-		}
-		if dir != "" {
-			spec.Home = sandbox.Layers{Keep: dir}
-			commit = done
-		}
-	}
-	box, err := l.r.startBox(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
-	return &bench{Sandbox: box, r: l.r, commit: commit}, nil
-}
-
-// Log implements verify.Lab.
-func (l *lab) Log(ctx context.Context, data []byte) (string, error) {
-	return l.r.cfg.Store.PutBlob(ctx, data)
-}
-
-// bench records its end and hands its HOME to the snapshot.
-type bench struct {
-	sandbox.Sandbox
-	r      *run
-	commit func() error
-}
-
-// Destroy implements sandbox.Sandbox.
-func (b *bench) Destroy(ctx context.Context) error {
-	if err := b.Sandbox.Destroy(ctx); err != nil {
-		return err
-	}
-	var err error
-	if b.commit != nil {
-		err, b.commit = b.commit(), nil
-	}
-	_, aerr := b.r.j.Append(context.WithoutCancel(ctx), event.SandboxEnded{ID: b.Handle().ID, Reason: "done"})
-	return errors.Join(err, aerr)
-}
-
-// spec is the operator's template on a snapshot.
-func (r *run) spec(purpose string, s snapshot.Snapshot) sandbox.Spec {
-	spec := r.cfg.Sandbox
-	spec.Env = append(verify.Offline(), spec.Env...)
-	spec.Task, spec.Purpose, spec.Tree = string(r.j.Summary().Task), purpose, s.Tree
-	if r.cfg.Snapshots.HasHome(s) {
-		spec.Home.Lower = []string{s.Home}
-	}
-	return spec
-}
-
-// startBox starts a sandbox and records it.
-func (r *run) startBox(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
-	box, err := r.cfg.Runtime.Start(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
+// Started implements prover.Record.
+func (b boxes) Started(ctx context.Context, spec sandbox.Spec, box sandbox.Sandbox) error {
 	info := box.Info()
-	if _, err := r.j.Append(ctx, event.SandboxStarted{
+	_, err := b.r.j.Append(ctx, event.SandboxStarted{
 		ID: box.Handle().ID, Purpose: spec.Purpose, Runtime: info.Runtime, Isolation: info.Isolation,
 		Profile: info.Profile, Limits: info.Limits, Millis: info.Ready.Milliseconds(),
-	}); err != nil {
-		return nil, errors.Join(err, box.Destroy(context.WithoutCancel(ctx)))
-	}
-	return box, nil
+	})
+	return err
+}
+
+// Ended implements prover.Record.
+func (b boxes) Ended(ctx context.Context, id string) error {
+	_, err := b.r.j.Append(ctx, event.SandboxEnded{ID: id, Reason: "done"})
+	return err
+}
+
+// Log implements prover.Record.
+func (b boxes) Log(ctx context.Context, data []byte) (string, error) {
+	return b.r.cfg.Store.PutBlob(ctx, data)
 }
 
 func (r *run) progress(stage, note string) {
@@ -264,11 +190,3 @@ func (r *run) progress(stage, note string) {
 func (r *run) since(t time.Time) int64 { return r.cfg.Now().Sub(t).Milliseconds() }
 
 func short(id string) string { return id[:min(len(id), 12)] }
-
-// settingsDigest names the repository's own words about its tests, on which a baseline depends
-// beside the snapshot.
-func (r *run) settingsDigest() string {
-	b, _ := json.Marshal([]any{verify.Version, r.set.repo}) // a ledger of another verifier may name tests otherwise
-	s := sha256.Sum256(b)
-	return hex.EncodeToString(s[:8])
-}

@@ -114,7 +114,7 @@ func (r *run) openBox(ctx context.Context) (lost string, err error) {
 		return "", err
 	}
 	r.progress("prepare", "starting the sandbox")
-	if r.box, err = r.startBox(ctx, r.spec(purposeAgent, r.snap)); err != nil {
+	if r.box, err = r.prover().Start(ctx, r.prover().Spec(purposeAgent, r.snap)); err != nil {
 		return "", err
 	}
 	for _, f := range files {

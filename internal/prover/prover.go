@@ -1,0 +1,175 @@
+// Package prover gives the verifier what it needs of an installation: benches in the operator's
+// sandbox on a prepared snapshot, the repository's own settings, and baselines that are kept
+// beside the snapshot. A task's worker and `daybreak verify` both go through it.
+//
+// Invariants: there is one way to verify, whoever made the change; the repository's settings
+// come from the base commit alone; every bench is recorded by its owner before a command runs
+// in it; only a baseline with which changes can be verified is kept.
+package prover
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/config"
+	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/sandbox"
+	"github.com/daybreak-agent/daybreak/internal/snapshot"
+	"github.com/daybreak-agent/daybreak/internal/task"
+	"github.com/daybreak-agent/daybreak/internal/verify"
+)
+
+// Record is where the owner of the benches writes down what happens to them.
+type Record interface {
+	// Started is told of every sandbox before anything runs in it. An error ends the sandbox.
+	Started(ctx context.Context, spec sandbox.Spec, box sandbox.Sandbox) error
+	// Ended is told when it is gone.
+	Ended(ctx context.Context, id string) error
+	// Log keeps the whole output of a run and returns its digest.
+	Log(ctx context.Context, data []byte) (digest string, err error)
+}
+
+// Config is what a prover needs. All fields are required.
+type Config struct {
+	Runtime   sandbox.Runtime
+	Git       *git.Git
+	Snapshots *snapshot.Store
+	Sandbox   sandbox.Spec // template of every sandbox
+	Owner     string       // names the sandboxes' owner: a task, or a stand-alone verification
+	Record    Record
+	Now       func() time.Time
+	Rand      io.Reader
+	Logger    *slog.Logger
+}
+
+// Prover hands out verifiers. It is safe for concurrent use when its parts are.
+type Prover struct{ cfg Config }
+
+// New returns a prover.
+func New(cfg Config) *Prover { return &Prover{cfg} }
+
+// Settings reads what the commit says about its own tests. None is the zero value; class
+// Invalid when it cannot be read.
+func (p *Prover) Settings(ctx context.Context, s snapshot.Snapshot) (config.Repo, error) {
+	b, _, err := p.cfg.Git.File(ctx, s.GitDir, s.Base, config.RepoFile, 64<<10+1)
+	if err == nil {
+		return config.ParseRepo(b)
+	}
+	if task.ClassOf(err) == task.NotFound {
+		err = nil
+	}
+	return config.Repo{}, err
+}
+
+// Verifier runs the protocol with the repository's settings.
+func (p *Prover) Verifier(c config.Repo) *verify.Verifier {
+	return &verify.Verifier{
+		Lab: p, Env: p.cfg.Sandbox.Env, Rand: p.cfg.Rand, Now: p.cfg.Now, Log: p.cfg.Logger,
+		Settings: verify.Settings{
+			Build: c.Build, Test: c.Test, TestOne: c.TestOne, Format: c.Format,
+			Report: c.Report, TestGlobs: c.TestGlobs, Timeout: c.Timeout,
+		},
+	}
+}
+
+// Baseline runs the suite on the base, or takes the ledger of an earlier verification on the
+// same base and environment. doc is its JSON; cached says that nothing was run.
+func (p *Prover) Baseline(ctx context.Context, s snapshot.Snapshot, c config.Repo, progress func(note string)) (b verify.Baseline, doc []byte, cached bool, err error) {
+	name := "baseline-" + settingsDigest(c) + ".json"
+	if doc, err = p.cfg.Snapshots.Note(s, name); err == nil && json.Unmarshal(doc, &b) == nil {
+		return b, doc, true, nil
+	}
+	progress("running the suite on the base commit")
+	if b, err = p.Verifier(c).Baseline(ctx, s, func(_, note string) { progress(note) }); err != nil {
+		return b, nil, false, err
+	}
+	if doc, err = json.Marshal(b); err != nil {
+		return b, nil, false, err
+	}
+	if b.Usable() {
+		err = p.cfg.Snapshots.SetNote(s, name, doc)
+	}
+	return b, doc, false, err
+}
+
+// settingsDigest names the repository's own words about its tests, on which a baseline depends
+// beside the snapshot.
+func settingsDigest(c config.Repo) string {
+	b, _ := json.Marshal([]any{verify.Version, c}) // a ledger of another verifier may name tests otherwise
+	s := sha256.Sum256(b)
+	return hex.EncodeToString(s[:8])
+}
+
+// Spec is the operator's template on a snapshot.
+func (p *Prover) Spec(purpose string, s snapshot.Snapshot) sandbox.Spec {
+	spec := p.cfg.Sandbox
+	spec.Env = append(verify.Offline(), spec.Env...)
+	spec.Task, spec.Purpose, spec.Tree = p.cfg.Owner, purpose, s.Tree
+	if p.cfg.Snapshots.HasHome(s) {
+		spec.Home.Lower = []string{s.Home}
+	}
+	return spec
+}
+
+// Start starts a sandbox and records it.
+func (p *Prover) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
+	box, err := p.cfg.Runtime.Start(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cfg.Record.Started(ctx, spec, box); err != nil {
+		return nil, errors.Join(err, box.Destroy(context.WithoutCancel(ctx)))
+	}
+	return box, nil
+}
+
+// Bench implements verify.Lab.
+func (p *Prover) Bench(ctx context.Context, purpose string, s snapshot.Snapshot, keepHome bool) (sandbox.Sandbox, error) {
+	spec := p.Spec(purpose, s)
+	var commit func() error
+	if keepHome {
+		dir, done, err := p.cfg.Snapshots.KeepHome(s)
+		if err != nil {
+			return nil, err
+		}
+		if dir != "" {
+			spec.Home = sandbox.Layers{Keep: dir}
+			commit = done
+		}
+	}
+	box, err := p.Start(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return &bench{Sandbox: box, rec: p.cfg.Record, commit: commit}, nil
+}
+
+// Log implements verify.Lab.
+func (p *Prover) Log(ctx context.Context, data []byte) (string, error) {
+	return p.cfg.Record.Log(ctx, data)
+}
+
+// bench records its end and hands its HOME to the snapshot.
+type bench struct {
+	sandbox.Sandbox
+	rec    Record
+	commit func() error
+}
+
+// Destroy implements sandbox.Sandbox.
+func (b *bench) Destroy(ctx context.Context) error {
+	if err := b.Sandbox.Destroy(ctx); err != nil {
+		return err
+	}
+	var err error
+	if b.commit != nil {
+		err, b.commit = b.commit(), nil
+	}
+	return errors.Join(err, b.rec.Ended(context.WithoutCancel(ctx), b.Handle().ID))
+}
