@@ -35,7 +35,7 @@ var may = map[string][]string{
 	"event":    {"task"},
 	"policy":   {"task", "event"},
 	"model":    {"task"},
-	"guest":    {"task"},
+	"guest":    {"task", "guest/forward"},
 	"sandbox":  {"guest", "task"},
 	"tool":     {"model", "sandbox", "policy", "guest", "task"},
 	"git":      {"task"},
@@ -71,7 +71,7 @@ var may = map[string][]string{
 	"sandbox/*":        {"task", "sandbox", "sandbox/*", "guest"},
 	"store/*":          {"task", "event", "store", "store/*"},
 	"forge/*":          {"task", "forge", "forge/*", "git"},
-	"mirror/*":         {},
+	"guest/forward":    {},
 
 	"cli":            {"*"},
 	"cli/*":          {"*"},

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/daybreak-agent/daybreak/internal/mirror/forward"
+	"github.com/daybreak-agent/daybreak/internal/guest/forward"
 )
 
 // TestNET14IdleConnections: one task opens connections without end and sends nothing; its cap

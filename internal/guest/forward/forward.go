@@ -1,9 +1,9 @@
 // Package forward owns the small relay inside a sandbox: it listens on the sandbox's own
-// loopback and hands each connection to the mirror's socket, so that package managers that
-// know only TCP reach it.
+// loopback and hands each connection to a Unix socket of the host, so that programs that know
+// only TCP, package managers above all, reach what answers there.
 //
 // Invariants: it reads nothing of what it carries and decides nothing; whatever is refused is
-// refused by the mirror outside; it holds at most a fixed number of connections, and a closed
+// refused outside, behind the socket; it holds at most a fixed number of connections, and a closed
 // direction is passed on so that no answer is cut.
 package forward
 
@@ -64,7 +64,7 @@ func carry(ctx context.Context, in net.Conn, socket string) {
 	d := net.Dialer{Timeout: 5 * time.Second}
 	out, err := d.DialContext(ctx, "unix", socket)
 	if err != nil {
-		return // the client sees its connection closed; the mirror is not there
+		return // the client sees its connection closed; nobody is there
 	}
 	defer out.Close()
 	stop := context.AfterFunc(ctx, func() {
