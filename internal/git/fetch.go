@@ -134,10 +134,7 @@ func (g *Git) resolveLocal(ctx context.Context, s source, ref string) (string, e
 	case !fi.IsDir():
 		return "", &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("repository %s is not a directory", s.shown)}
 	}
-	at := func(args ...string) ([]byte, error) {
-		// The ceiling keeps a plain directory inside some other repository from being taken for that one.
-		return g.run(ctx, call{dir: s.url, env: []string{"GIT_CEILING_DIRECTORIES=" + filepath.Dir(s.url)}, args: args, max: 1 << 20})
-	}
+	at := func(args ...string) ([]byte, error) { return g.local(ctx, s, args...) }
 	var f *failure
 	shallow, err := at("rev-parse", "--is-shallow-repository")
 	if errors.As(err, &f) {
@@ -168,6 +165,40 @@ func (g *Git) resolveLocal(ctx context.Context, s source, ref string) (string, e
 		e.Fix = "the repository is a shallow clone: run `git fetch --unshallow` in it, or name a commit that it has"
 	}
 	return "", e
+}
+
+// local asks a repository of this machine something. The ceiling keeps a plain directory inside
+// some other repository from being taken for that one.
+func (g *Git) local(ctx context.Context, s source, args ...string) ([]byte, error) {
+	return g.run(ctx, call{dir: s.url, env: []string{"GIT_CEILING_DIRECTORIES=" + filepath.Dir(s.url)}, args: args, max: 1 << 20})
+}
+
+// MergeBase is the commit from which head left base's line, in a repository of this machine.
+// For a URL, whose history is not fetched, it is "". Class NotFound: the two share no history
+// that is there.
+func (g *Git) MergeBase(ctx context.Context, src, base, head string) (string, error) {
+	s, err := parseSource(src)
+	if err != nil || !s.local {
+		return "", err
+	}
+	var ids [2]string
+	for i, ref := range []string{base, head} {
+		if err := checkRev(ref); err != nil {
+			return "", err
+		}
+		if ids[i], err = g.resolveLocal(ctx, s, ref); err != nil {
+			return "", err
+		}
+	}
+	out, err := g.local(ctx, s, "merge-base", ids[0], ids[1])
+	var f *failure
+	if errors.As(err, &f) {
+		return "", &task.Error{
+			Class: task.NotFound, Msg: fmt.Sprintf("%q and %q share no history in %s", base, head, s.shown),
+			Fix: "fetch the whole history (`git fetch --unshallow`), or compare exactly these two commits with --exact",
+		}
+	}
+	return strings.TrimSpace(string(out)), err
 }
 
 func (g *Git) resolveRemote(ctx context.Context, s source, ref string) (string, error) {

@@ -304,7 +304,7 @@ func TestLongGuidanceIsNamed(t *testing.T) {
 		}
 		gittest.Run(t, r.repo, "add", "-A")
 		gittest.Run(t, r.repo, "commit", "-qm", "guidance")
-		one := &run{Worker: r.Worker}
+		one := &run{Worker: r.Worker, j: &journal{}}
 		var err error
 		if one.snap, err = r.cfg.Snapshots.Prepare(t.Context(), snapshot.Source{Repo: r.repo}); err != nil {
 			t.Fatal(err)

@@ -1,0 +1,165 @@
+package proposal
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// Comment is the verdict on a change that has no task, as Markdown for a comment in a forge.
+// head names the change in the clone of whoever repeats the proof.
+func Comment(v task.Verdict, head, sandbox string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "### Daybreak: %s\n\n%s\n\n", kindOf(v), text(v.Reason, 600))
+	if len(v.Reproduction) > 0 {
+		rerun := proofLine(v, head)
+		if !v.Kind.Accepted() {
+			rerun = ""
+		}
+		writeRuns(&b, v, rerun)
+	} else if v.Suite.Command != "" && len(v.Phases) > 0 {
+		writeSuite(&b, v.Suite)
+	}
+	if len(v.Findings) > 0 {
+		b.WriteString("#### Please look at\n\n")
+		listFindings(&b, slices.Clone(v.Findings))
+	}
+	if v.Detail != "" && !v.Kind.Accepted() {
+		details(&b, "What was seen", fence("text", tail(visible(v.Detail), maxOutput)))
+	}
+	fmt.Fprintf(&b, "<sub>base %s, tree %s, %s, verifier %s</sub>\n", code(v.Base), code(v.HeadTree), text(cmp.Or(sandbox, "sandboxed"), 200), code(v.Verifier))
+	return b.String()
+}
+
+// meaning says in words what an accepted verdict promises, and what it does not.
+func meaning(k task.VerdictKind) string {
+	switch k {
+	case task.Verified:
+		return "the test fails on the old code for the right reason, passes with the change, and the suite is no worse than before"
+	case task.VerifiedWeak:
+		return "the test fails before and passes after, but it does not guard the change well"
+	case task.VerifiedScript:
+		return "a script shows the difference; the repository has no test that guards it"
+	case task.NeedsHuman:
+		return "it works, but an older expectation was changed: **please decide whether that is right** (see the findings)"
+	}
+	return "not verified"
+}
+
+func writeProof(b *strings.Builder, in Input, branch string) {
+	v := in.Verdict
+	fmt.Fprintf(b, "## Proof\n\n**%s**: %s.\n\n", kindOf(v), meaning(v.Kind))
+	writeRuns(b, v, cmp.Or(in.Rerun, proofLine(v, branch)))
+}
+
+// writeRuns shows what was seen of the reproduction and the suite, and how to see it again.
+func writeRuns(b *strings.Builder, v task.Verdict, rerun string) {
+	if len(v.Reproduction) == 0 {
+		b.WriteString("No reproduction test was recorded.\n\n")
+		writeSuite(b, v.Suite)
+		return
+	}
+	b.WriteString("| reproduction test | old code + test | with the change |\n|---|---|---|\n")
+	for i, r := range v.Reproduction {
+		if i == maxRows {
+			fmt.Fprintf(b, "| and %d more | | |\n", len(v.Reproduction)-i)
+			break
+		}
+		base := status(r.Base, r.BaseRuns)
+		if r.BaseSignature != "" {
+			base += ": " + cell(r.BaseSignature)
+		}
+		fmt.Fprintf(b, "| %s | %s | %s |\n", cell(r.Test), base, status(r.Head, r.HeadRuns))
+	}
+	b.WriteString("\n")
+	writeSuite(b, v.Suite)
+	if rerun != "" {
+		b.WriteString("Repeat the proof in one line, in a clone that has this branch (it must fail first, then pass):\n\n")
+		b.WriteString(fence("sh", rerun) + "\n")
+	}
+	for i, r := range v.Reproduction {
+		if i == 3 {
+			break
+		}
+		if r.BaseOutput != "" {
+			details(b, "Output of "+line(r.Test, 100)+" on the old code", fence("text", tail(visible(r.BaseOutput), maxOutput)))
+		}
+	}
+}
+
+func status(s task.TestStatus, runs int) string {
+	icon := "⚪"
+	switch s {
+	case task.Pass:
+		icon = "🟢"
+	case task.Fail, task.Errored, task.Timeout:
+		icon = "🔴"
+	}
+	out := icon + " " + line(string(s), 20)
+	if runs > 1 {
+		out += fmt.Sprintf(" (%d of %d runs)", runs, runs)
+	}
+	return out
+}
+
+// proofLine makes a fresh work tree at the base, adds the tests alone, expects failure, then
+// takes the whole change and expects success. The work tree goes at the end, whatever came out.
+func proofLine(v task.Verdict, branch string) string {
+	var runs []string
+	for _, r := range v.Reproduction {
+		if r.Rerun != "" && !slices.Contains(runs, r.Rerun) {
+			runs = append(runs, r.Rerun)
+		}
+	}
+	if len(runs) == 0 || len(v.Tests) == 0 {
+		return "git diff " + quote(v.Base) + " " + quote(branch)
+	}
+	tests := make([]string, len(v.Tests))
+	for i, t := range v.Tests {
+		tests[i] = quote(t)
+	}
+	red := make([]string, len(runs))
+	green := make([]string, len(runs))
+	for i, r := range runs {
+		r = strings.Join(strings.FieldsFunc(r, func(c rune) bool { return c == '\n' || c == '\r' }), " ")
+		red[i], green[i] = "! ( "+r+" )", "( "+r+" )"
+	}
+	return fmt.Sprintf(`(r=$PWD; d=$(mktemp -d) && trap 'cd "$r"; git worktree remove --force "$d" || rm -rf "$d"' EXIT && git worktree add -q --detach "$d" %s && cd "$d" && git restore -q --source=%s --staged --worktree -- %s && %s && git reset -q --hard && git checkout -q --detach %s && %s)`,
+		quote(v.Base), quote(branch), strings.Join(tests, " "), strings.Join(red, " && "), quote(branch), strings.Join(green, " && "))
+}
+
+func quote(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+=:,@%") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func writeSuite(b *strings.Builder, s task.SuiteResult) {
+	if s.Command == "" {
+		b.WriteString("The repository's suite was not run.\n\n")
+		return
+	}
+	fmt.Fprintf(b, "Whole suite, %s: %d passed, %s, %d skipped; %d failed on the old code already.\n\n",
+		code(s.Command), s.Passed, count(s.NewFailures, "new failure"), s.Skipped, s.BaselineFailed)
+	list := func(what string, ids []string) {
+		if len(ids) == 0 {
+			return
+		}
+		fmt.Fprintf(b, "%s:\n", what)
+		for i, id := range ids {
+			if i == maxRows {
+				fmt.Fprintf(b, "- and %d more\n", len(ids)-i)
+				break
+			}
+			fmt.Fprintf(b, "- %s\n", code(id))
+		}
+		b.WriteString("\n")
+	}
+	list("Flaky, with and without this change", s.Flaky)
+	list("Failing now", s.NewlyFailing)
+	list("Passed before and gone or skipped now", s.Lost)
+}

@@ -1,0 +1,132 @@
+package prover
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/snapshot"
+	"github.com/daybreak-agent/daybreak/internal/task"
+	"github.com/daybreak-agent/daybreak/internal/verify"
+)
+
+// maxBlob is the largest changed file that is verified, in bytes.
+const maxBlob = 64 << 20
+
+// Request is a change that anyone made: two commits of a repository.
+type Request struct {
+	Repo        string // a directory or a URL
+	Base, Head  string // revisions
+	Exact       bool   // take Base itself, not the commit where Head left its line
+	Tests       []string
+	Hang        bool   // the change is about a hang: a timeout may show the bug
+	Environment string // digest of what a sandbox looks like
+	Progress    func(note string)
+}
+
+// Outcome is what came of it.
+type Outcome struct {
+	Verdict    task.Verdict
+	Base, Head string // commit ids
+	Snapshot   snapshot.Snapshot
+	Changes    []git.Change
+	Took       time.Duration
+}
+
+// Change verifies the difference of two commits as a task's would be. An error is Invalid or
+// NotFound where the request is at fault; what is wrong with the change is in the verdict.
+func (p *Prover) Change(ctx context.Context, q Request) (Outcome, error) {
+	start := p.cfg.Now()
+	if q.Progress == nil {
+		q.Progress = func(string) {}
+	}
+	var out Outcome
+	var err error
+	base := q.Base
+	if !q.Exact {
+		mb, err := p.cfg.Git.MergeBase(ctx, q.Repo, q.Base, q.Head)
+		if err != nil {
+			return out, err
+		}
+		base = cmp.Or(mb, base)
+	}
+	q.Progress("fetching the commits")
+	if out.Head, _, err = p.cfg.Snapshots.Resolve(ctx, q.Repo, q.Head); err != nil {
+		return out, err
+	}
+	if out.Snapshot, err = p.cfg.Snapshots.Prepare(ctx, snapshot.Source{Repo: q.Repo, Ref: base, Environment: q.Environment}); err != nil {
+		return out, err
+	}
+	out.Base = out.Snapshot.Base
+	if out.Base == out.Head {
+		return out, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("there is nothing to verify: %q has no commit that %q lacks", q.Head, q.Base), Fix: "name the revision before the change with --base and the one with it with --head"}
+	}
+	tree, err := p.cfg.Git.TreeID(ctx, out.Snapshot.GitDir, out.Head)
+	if err != nil {
+		return out, err
+	}
+	if out.Changes, err = p.changes(ctx, out.Snapshot.GitDir, out.Base, out.Head); err != nil {
+		return out, err
+	}
+	repo, err := p.Settings(ctx, out.Snapshot)
+	if err != nil {
+		return out, err
+	}
+	b, _, _, err := p.Baseline(ctx, out.Snapshot, repo, q.Progress)
+	if err != nil {
+		return out, err
+	}
+	out.Verdict, err = p.Verifier(repo).Verify(ctx, verify.Job{
+		Snapshot: out.Snapshot, HeadTree: tree, Changes: out.Changes, Declared: q.Tests, Hang: q.Hang,
+		Baseline: b, Progress: func(_, note string) { q.Progress(note) },
+	})
+	out.Took = p.cfg.Now().Sub(start)
+	return out, err
+}
+
+// changes reads the difference of two trees. A submodule is a commit of another repository and
+// cannot be placed: a change of one is refused, since what it does would not be seen.
+func (p *Prover) changes(ctx context.Context, gitdir, base, head string) ([]git.Change, error) {
+	diff, err := p.cfg.Git.ChangedPaths(ctx, gitdir, base, head)
+	if err != nil {
+		return nil, err
+	}
+	list, err := p.cfg.Git.ListTree(ctx, gitdir, head)
+	if err != nil {
+		return nil, err
+	}
+	byPath := make(map[string]git.Entry, len(diff))
+	for _, d := range diff {
+		byPath[d.Path] = git.Entry{}
+	}
+	var want []git.Entry
+	for _, e := range list {
+		if _, changed := byPath[e.Path]; changed {
+			byPath[e.Path] = e
+			want = append(want, e)
+		}
+	}
+	blobs, err := p.cfg.Git.Blobs(ctx, gitdir, want, maxBlob)
+	if err != nil {
+		return nil, err
+	}
+	var out []git.Change
+	for _, d := range diff {
+		if d.OldMode == git.ModeSubmodule || d.NewMode == git.ModeSubmodule {
+			return nil, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%q is a submodule that the change moves, and its content is not in the repository", d.Path), Fix: "verify the rest of the change apart from it"}
+		}
+		c := git.Change{Path: d.Path, Mode: d.NewMode, Deleted: d.NewMode == 0}
+		if !c.Deleted {
+			content, ok := blobs[byPath[d.Path].ID]
+			if !ok {
+				return nil, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%q is larger than %d MiB", d.Path, maxBlob>>20)}
+			}
+			c.Content = slices.Clip(content)
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
