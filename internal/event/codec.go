@@ -98,6 +98,15 @@ func (Redacted) EventKind() Kind { return "secret.redacted" }
 // EventKind implements [Payload].
 func (Checkpoint) EventKind() Kind { return "log.checkpoint" }
 
+// EventKind implements [Payload].
+func (NetworkOpened) EventKind() Kind { return "network.opened" }
+
+// EventKind implements [Payload].
+func (NetworkAsked) EventKind() Kind { return "network.name" }
+
+// EventKind implements [Payload].
+func (NetworkRefused) EventKind() Kind { return "network.refused" }
+
 // Current is the schema version that [New] writes. A kind whose schema changes in a way that
 // old readers would misread gets a step in upgrade.
 const Current = 1
@@ -214,6 +223,12 @@ func newPayload(k Kind) Payload {
 		return &Redacted{}
 	case "log.checkpoint":
 		return &Checkpoint{}
+	case "network.opened":
+		return &NetworkOpened{}
+	case "network.name":
+		return &NetworkAsked{}
+	case "network.refused":
+		return &NetworkRefused{}
 	}
 	return nil
 }

@@ -52,6 +52,8 @@ type Summary struct {
 	LastResponse int64                     // seq of the newest model.response, 0 for none
 	Sandboxes    map[string]SandboxStarted // started and not ended, by id
 
+	Reach Reach // what sandboxes asked the registries
+
 	Checkpoint *Checkpoint
 	Unknown    int // records of kinds that this build does not know
 }
@@ -181,6 +183,8 @@ func (s *Summary) take(seq int64, p Payload) {
 		s.takeEffect(p)
 	case *SandboxStarted, *SandboxEnded:
 		s.takeSandbox(p)
+	case *NetworkOpened, *NetworkAsked, *NetworkRefused:
+		s.Reach.take(p)
 	case Unknown:
 		s.Unknown++
 	default:
@@ -238,6 +242,36 @@ func (s *Summary) takeSandbox(p Payload) {
 		}
 	case *SandboxEnded:
 		delete(s.Sandboxes, p.ID)
+	}
+}
+
+// Reach is what a task's sandboxes asked the package registries.
+type Reach struct {
+	Opened   *NetworkOpened   // the newest
+	New      []NetworkName    // outside the base's lockfiles, in order
+	Known    int              // names the base's lockfiles have, each counted once a sandbox
+	Refused  []NetworkRefused // the first [MaxReachRefused]
+	Refusals int              // all of them
+}
+
+// MaxReachRefused is how many refusals a summary holds.
+const MaxReachRefused = 200
+
+func (r *Reach) take(p Payload) {
+	switch p := p.(type) {
+	case *NetworkOpened:
+		r.Opened = p
+	case *NetworkAsked:
+		if p.New {
+			r.New = append(r.New, p.Names...)
+		} else {
+			r.Known += len(p.Names)
+		}
+	case *NetworkRefused:
+		r.Refusals++
+		if len(r.Refused) < MaxReachRefused {
+			r.Refused = append(r.Refused, *p)
+		}
 	}
 }
 

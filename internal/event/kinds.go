@@ -300,3 +300,38 @@ type Checkpoint struct {
 	KeyID     string `json:"key_id"`
 	Signature string `json:"signature"` // base64 Ed25519 over the domain-separated root
 }
+
+// NetworkOpened says how far the next sandbox of this purpose may reach. Nothing of the kind
+// means: nowhere.
+type NetworkOpened struct {
+	Purpose   string   `json:"purpose"`
+	Mode      string   `json:"mode"`      // "registries" or "store"
+	Upstreams []string `json:"upstreams"` // "ecosystem host"
+	Known     int      `json:"known"`     // names in the base's lockfiles
+}
+
+// NetworkName is one package that a sandbox asked a registry about.
+type NetworkName struct {
+	Ecosystem string   `json:"ecosystem"`
+	Name      string   `json:"name"`
+	Version   string   `json:"version,omitempty"`
+	Notes     []string `json:"notes,omitempty"` // what a reviewer should know of this version
+}
+
+// NetworkAsked records names before a registry hears of them. New ones, which no lockfile of
+// the base has, come one at a time; known ones may come together, after the answer.
+type NetworkAsked struct {
+	Purpose string        `json:"purpose"`
+	New     bool          `json:"new,omitempty"`
+	Names   []NetworkName `json:"names"`
+}
+
+// NetworkRefused is one request for a package that was turned away.
+type NetworkRefused struct {
+	Purpose   string `json:"purpose"`
+	Ecosystem string `json:"ecosystem,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Version   string `json:"version,omitempty"`
+	Reason    string `json:"reason"`
+	Detail    string `json:"detail,omitempty"`
+}
