@@ -80,10 +80,10 @@ type outcome struct {
 	asked, repaid, doubled, pos int
 }
 
-// TestKill kills the process at every stage and gives the same command again: it goes on from
+// TestKill_OPS01 kills the process at every stage and gives the same command again: it goes on from
 // the log, a reply on record is not asked for again, and there is one branch and one pull
 // request.
-func TestKill(t *testing.T) {
+func TestKill_OPS01(t *testing.T) {
 	need(t, "python3")
 	files, err := txtar.ParseFile("testdata/kill.txtar")
 	if err != nil {

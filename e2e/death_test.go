@@ -243,10 +243,10 @@ func (s site) core(t *testing.T, id task.ID) core {
 	return c
 }
 
-// TestDeath lets the process die right after every write to the log, and right before those
+// TestDeath_OPS01 lets the process die right after every write to the log, and right before those
 // that record what a call or an effect brought; a second worker must come to the same end.
 // With DAYBREAK_E2E_ALL set it dies at all of them, else once for each kind of write.
-func TestDeath(t *testing.T) {
+func TestDeath_OPS01(t *testing.T) {
 	need(t, "python3")
 	files, err := txtar.ParseFile("testdata/kill.txtar")
 	if err != nil {

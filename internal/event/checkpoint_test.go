@@ -14,7 +14,7 @@ func testKey(b byte) (ed25519.PublicKey, ed25519.PrivateKey) {
 	return k.Public().(ed25519.PublicKey), k
 }
 
-func TestCheckpoint(t *testing.T) {
+func TestCheckpoint_LOG05(t *testing.T) {
 	log := sevenNotes(t)
 	pub, key := testKey(1)
 	c := SignCheckpoint(key, testID, 5, log[4].Hash)
@@ -46,9 +46,9 @@ func TestCheckpoint(t *testing.T) {
 	}
 }
 
-// TestCheckpointFindsWhatTheChainCannot: a cut tail and a log rewritten from some record on
+// TestCheckpointFindsWhatTheChainCannot_LOG01: a cut tail and a log rewritten from some record on
 // are whole chains.
-func TestCheckpointFindsWhatTheChainCannot(t *testing.T) {
+func TestCheckpointFindsWhatTheChainCannot_LOG01(t *testing.T) {
 	log := sevenNotes(t)
 	pub, key := testKey(1)
 	c := SignCheckpoint(key, testID, 6, log[5].Hash)

@@ -49,7 +49,7 @@ func resealed(log []Event, i int, change func(*Event)) []Event {
 	return log
 }
 
-func TestVerifyChain(t *testing.T) {
+func TestVerifyChain_LOG01(t *testing.T) {
 	log := sevenNotes(t)
 	if err := VerifyChain(testID, log); err != nil {
 		t.Fatal(err)
@@ -83,9 +83,9 @@ func TestVerifyChain(t *testing.T) {
 	}
 }
 
-// TestVerifyChainForged: recomputing the changed record's own hash moves the break to the
+// TestVerifyChainForged_LOG01: recomputing the changed record's own hash moves the break to the
 // next record, whose Prev no longer fits, or is found in the record itself.
-func TestVerifyChainForged(t *testing.T) {
+func TestVerifyChainForged_LOG01(t *testing.T) {
 	log := sevenNotes(t)
 	other := testLog(t, TaskCreated{Repo: "other"}, Noticed{}, Noticed{}, Noticed{})
 	tests := []struct {

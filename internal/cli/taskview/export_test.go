@@ -117,9 +117,9 @@ func TestExportRefuses(t *testing.T) {
 	}
 }
 
-// TestVerifyExport: each single change to the file is found and named. Lines are: head 1,
+// TestVerifyExport_LOG01: each single change to the file is found and named. Lines are: head 1,
 // events 2–7, blobs 8–11, end 12.
-func TestVerifyExport(t *testing.T) {
+func TestVerifyExport_LOG01(t *testing.T) {
 	lines := exported(t)
 	edit := func(i int, old, new string) []string {
 		out := slices.Clone(lines)
@@ -170,9 +170,9 @@ func TestVerifyExport(t *testing.T) {
 	}
 }
 
-// TestVerifyExportCheckpoint: a log that was rewritten as a whole no longer fits the
+// TestVerifyExportCheckpoint_LOG01_LOG05: a log that was rewritten as a whole no longer fits the
 // checkpoint inside it.
-func TestVerifyExportCheckpoint(t *testing.T) {
+func TestVerifyExportCheckpoint_LOG01_LOG05(t *testing.T) {
 	st, _ := recorded(t)
 	id := storetest.New(t, st, 2)
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))

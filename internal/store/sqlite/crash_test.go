@@ -43,9 +43,9 @@ func appendForever(path string) {
 	}
 }
 
-// TestKilledInMidWrite: whatever moment a writer dies at, the log is whole, both events of an
+// TestKilledInMidWrite_LOG03: whatever moment a writer dies at, the log is whole, both events of an
 // append are there or neither, and nothing that was acknowledged is missing.
-func TestKilledInMidWrite(t *testing.T) {
+func TestKilledInMidWrite_LOG03(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "daybreak.db")
 	s := openAt(t, path)
 	id := storetest.New(t, s, 1)

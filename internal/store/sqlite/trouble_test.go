@@ -48,7 +48,7 @@ func fill(t *testing.T, s *Store, l store.Lease) int {
 }
 
 // TestFull uses SQLite's own page limit: it needs no privilege.
-func TestFull(t *testing.T) {
+func TestFull_LOG03(t *testing.T) {
 	s := openNew(t)
 	id := storetest.New(t, s, 1)
 	l := storetest.Lease(t, s, id)
@@ -70,9 +70,9 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestFullFileSystem fills a real one, reopens the log beside no free byte, frees space and
+// TestFullFileSystem_LOG03 fills a real one, reopens the log beside no free byte, frees space and
 // goes on.
-func TestFullFileSystem(t *testing.T) {
+func TestFullFileSystem_LOG03(t *testing.T) {
 	dir := t.TempDir()
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") == "true" {
@@ -247,8 +247,8 @@ func TestDamagedLater(t *testing.T) {
 	}
 }
 
-// TestLogIsAppendOnly: the schema itself refuses to change the past.
-func TestLogIsAppendOnly(t *testing.T) {
+// TestLogIsAppendOnly_LOG01: the schema itself refuses to change the past.
+func TestLogIsAppendOnly_LOG01(t *testing.T) {
 	s := openNew(t)
 	storetest.New(t, s, 1)
 	if _, err := s.PutBlob(t.Context(), []byte("x")); err != nil {
@@ -322,8 +322,8 @@ func TestSecondStoreKeepsLocks(t *testing.T) {
 	}
 }
 
-// TestClock: times are the injected clock's; a clock that jumps back breaks nothing.
-func TestClock(t *testing.T) {
+// TestClock_LOG03: times are the injected clock's; a clock that jumps back breaks nothing.
+func TestClock_LOG03(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6789, time.FixedZone("", 3600))
 	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "d.db"), Options{Now: func() time.Time { return now }})
 	if err != nil {
