@@ -12,6 +12,9 @@ func (TaskCreated) EventKind() Kind { return "task.created" }
 func (RunStarted) EventKind() Kind { return "run.started" }
 
 // EventKind implements [Payload].
+func (LeaseTaken) EventKind() Kind { return "lease.taken" }
+
+// EventKind implements [Payload].
 func (StateChanged) EventKind() Kind { return "state.changed" }
 
 // EventKind implements [Payload].
@@ -165,6 +168,8 @@ func newPayload(k Kind) Payload {
 		return &TaskCreated{}
 	case "run.started":
 		return &RunStarted{}
+	case "lease.taken":
+		return &LeaseTaken{}
 	case "state.changed":
 		return &StateChanged{}
 	case "stage.finished":

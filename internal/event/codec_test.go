@@ -182,6 +182,7 @@ func payloads() []Payload {
 	return []Payload{
 		&TaskCreated{},
 		&RunStarted{},
+		&LeaseTaken{},
 		&StateChanged{},
 		&StageFinished{},
 		&SnapshotReady{},
@@ -211,5 +212,6 @@ func payloads() []Payload {
 		&WallClocked{},
 		&Redacted{},
 		&Checkpoint{},
+		&NetworkOpened{}, &NetworkAsked{}, &NetworkRefused{},
 	}
 }

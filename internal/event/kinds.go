@@ -43,6 +43,14 @@ type RunStarted struct {
 	Note    string `json:"note,omitempty"`
 }
 
+// LeaseTaken says that the store took the task from its owner, or ordered a run that was
+// missing. It is recorded under the raised epoch, that nobody holds.
+type LeaseTaken struct {
+	Owner string `json:"owner,omitempty"` // who had the lease
+	Epoch int64  `json:"epoch"`           // that is over
+	Why   string `json:"why"`
+}
+
 // StateChanged moves the task along the table of legal transitions.
 type StateChanged struct {
 	From   task.State `json:"from"`
@@ -308,14 +316,6 @@ type NetworkOpened struct {
 	Mode      string   `json:"mode"`      // "registries" or "store"
 	Upstreams []string `json:"upstreams"` // "ecosystem host"
 	Known     int      `json:"known"`     // names in the base's lockfiles
-}
-
-// NetworkName is one package that a sandbox asked a registry about.
-type NetworkName struct {
-	Ecosystem string   `json:"ecosystem"`
-	Name      string   `json:"name"`
-	Version   string   `json:"version,omitempty"`
-	Notes     []string `json:"notes,omitempty"` // what a reviewer should know of this version
 }
 
 // NetworkAsked records names before a registry hears of them. New ones, which no lockfile of

@@ -70,6 +70,8 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 			what = "resumed by"
 		}
 		p.item(e.Time, "%s %s %s", what, Escape(v.Worker), p.dim("%s", Escape(v.Note)))
+	case *event.LeaseTaken:
+		p.item(e.Time, "ordered again: %s", Escape(v.Why))
 	case *event.StateChanged:
 		p.item(e.Time, "%s %s", p.dim("→"), p.state(v.To)+reason(v.Reason))
 	case *event.StageFinished:
