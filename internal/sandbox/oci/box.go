@@ -230,10 +230,6 @@ func (r *Runtime) teardown(ctx context.Context, rec record) error {
 	return os.RemoveAll(r.recordDir(rec.ID))
 }
 
-// forget removes the OCI runtime's record of a container whose processes and cgroups we end
-// ourselves: one more start of the runtime would do the same in fifty times the time.
-func (r *Runtime) forget(id string) error { return os.RemoveAll(filepath.Join(r.stateDir(), id)) }
-
 // duplex is the guest's standard input and output as one stream.
 type duplex struct {
 	r, w *os.File

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,15 +36,8 @@ func (r *Runtime) features(ctx context.Context) (runtimeFeatures, error) {
 	return f, json.Unmarshal(out, &f)
 }
 
-func (f runtimeFeatures) version() string {
-	if v := f.Annotations["org.opencontainers.runc.version"]; v != "" {
-		return v
-	}
-	return "of unknown version"
-}
-
-// missing lists what the adapter needs and the runtime was built without.
-func (f runtimeFeatures) missing() []string {
+// lacking lists what the adapter needs and the runtime was built without.
+func (r *Runtime) lacking(f runtimeFeatures) []string {
 	var out []string
 	l := f.Linux
 	if l == nil {
@@ -54,12 +46,10 @@ func (f runtimeFeatures) missing() []string {
 	if l.Seccomp == nil || l.Seccomp.Enabled == nil || !*l.Seccomp.Enabled {
 		out = append(out, "the OCI runtime is built without seccomp: build it with -tags seccomp and libseccomp")
 	}
-	if l.Cgroup == nil || l.Cgroup.V1 == nil || !*l.Cgroup.V1 || l.Cgroup.V2 == nil || !*l.Cgroup.V2 {
-		out = append(out, "the OCI runtime cannot manage cgroup v1 and v2: use runc 1.2 or newer")
-	}
+	out = append(out, r.engine.missing(f, r.groups.mode)...)
 	for _, ns := range []string{"user", "mount", "pid", "network", "ipc", "uts", "cgroup"} {
 		if !slices.Contains(l.Namespaces, ns) {
-			out = append(out, "the OCI runtime has no "+ns+" namespace: use runc 1.2 or newer")
+			out = append(out, "the OCI runtime has no "+ns+" namespace: "+r.engine.needs)
 		}
 	}
 	return out
@@ -67,14 +57,17 @@ func (f runtimeFeatures) missing() []string {
 
 // Capabilities implements [sandbox.Runtime].
 func (r *Runtime) Capabilities(ctx context.Context) sandbox.Capabilities {
-	c := sandbox.Capabilities{Runtime: filepath.Base(r.cfg.Runtime), Isolation: r.standing().isolation(), Cgroup: r.groups.mode, Rootless: r.holder != nil}
+	c := sandbox.Capabilities{Runtime: r.engine.name, Isolation: r.engine.isolates(r.standing()), Cgroup: r.groups.mode, Rootless: r.holder != nil}
 	miss := func(format string, args ...any) { c.Missing = append(c.Missing, fmt.Sprintf(format, args...)) }
 	if f, err := r.features(ctx); err != nil {
-		miss("no usable OCI runtime (%v): run make setup, or set the path of runc 1.2 or newer", err)
+		miss("no usable OCI runtime (%v): %s", err, r.engine.needs)
+	} else if v, err := r.engine.version(ctx, r.cfg.Runtime, f); err != nil {
+		miss("no usable OCI runtime (%v): %s", err, r.engine.needs)
 	} else {
-		c.Runtime += " " + f.version()
-		c.Missing = append(c.Missing, f.missing()...)
+		c.Runtime += " " + v
+		c.Missing = append(c.Missing, r.lacking(f)...)
 	}
+	c.Notes = append(c.Notes, r.engine.notes...)
 	if _, err := os.Stat(r.cfg.Guest); err != nil {
 		miss("no guest binary (%v): build cmd/daybreak-guest with CGO_ENABLED=0", err)
 	}

@@ -174,7 +174,8 @@ func (s *box) exportRoot(args []string) error {
 		}
 	}
 	conf := ociSpec(container{
-		root: root, cgroup: s.rec.Cgroup + "-x", stand: s.r.stand, idBase: s.rec.IDBase, uid: 0,
+		engine: s.r.engine,
+		root:   root, cgroup: s.rec.Cgroup + "-x", stand: s.r.stand, idBase: s.rec.IDBase, uid: 0,
 		args: append([]string{
 			guestPath, "export", "--lower", "/export/lower", "--upper", "/export/upper", "--merged", "/export/merged",
 		}, args...),

@@ -216,14 +216,15 @@ func (s *server) runtime(p place) *Runtime {
 	if r := s.made[p]; r != nil {
 		return r
 	}
+	engine, _ := engineOf(p.Config.Engine)         // the worker checked it
 	info, _ := os.ReadFile("/proc/self/mountinfo") // without it there are no cgroups, and kill says so
 	c := p.Config
 	r := &Runtime{
 		cfg: Config{
-			Dir: c.Dir, Runtime: c.Runtime, Guest: c.Guest, RootFS: c.RootFS, Etc: c.Etc, RunDir: c.RunDir,
+			Dir: c.Dir, Runtime: c.Runtime, Engine: c.Engine, Guest: c.Guest, RootFS: c.RootFS, Etc: c.Etc, RunDir: c.RunDir,
 			Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		},
-		base: p.Base, groups: readCgroups(info), stand: p.Stand,
+		base: p.Base, groups: readCgroups(info), engine: engine, stand: p.Stand,
 	}
 	s.made[p] = r
 	return r

@@ -40,7 +40,8 @@ import (
 // Config of a [Runtime]. Dir, Runtime and Guest are needed.
 type Config struct {
 	Dir     string           // state directory of this installation, absolute
-	Runtime string           // path of runc
+	Runtime string           // path of the OCI runtime
+	Engine  string           // which runtime that is: [Runc], the default, or [Runsc]
 	Guest   string           // path of the static guest binary
 	RootFS  string           // directory that becomes /usr, default /usr
 	Etc     string           // directory that the toolchains' part of /etc is taken from, default /etc
@@ -58,6 +59,7 @@ type Runtime struct {
 	cfg    Config
 	base   string // <RunDir>/<digest of Dir>: mounts and the runtime's state
 	groups cgroups
+	engine engine
 	alter  func(*specs.Spec) // tests only: takes a layer away to show that it is needed
 
 	stand  standing // of an ordinary user: known once the host was found fit
@@ -112,11 +114,16 @@ func New(cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
+	engine, err := engineOf(cfg.Engine)
+	if err != nil {
+		return nil, err
+	}
 	sum := sha256.Sum256([]byte(cfg.Dir))
 	r := &Runtime{
 		cfg:    cfg,
 		base:   filepath.Join(cfg.RunDir, hex.EncodeToString(sum[:4])),
 		groups: readCgroups(info),
+		engine: engine,
 		stand:  rootStanding(cfg.IDBase),
 		user:   hostFiles(os.Geteuid()),
 	}
@@ -127,8 +134,7 @@ func New(cfg Config) (*Runtime, error) {
 	return r, nil
 }
 
-func (r *Runtime) idsDir() string   { return filepath.Join(r.cfg.RunDir, "ids") }
-func (r *Runtime) stateDir() string { return filepath.Join(r.base, "runc") }
+func (r *Runtime) idsDir() string { return filepath.Join(r.cfg.RunDir, "ids") }
 
 func refused(layer, fix string, err error) error {
 	if err == nil {
@@ -153,7 +159,7 @@ func (r *Runtime) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 	}
 	rec := record{
 		Handle: sandbox.Handle{
-			ID: id, Task: spec.Task, Purpose: spec.Purpose, Runtime: filepath.Base(r.cfg.Runtime),
+			ID: id, Task: spec.Task, Purpose: spec.Purpose, Runtime: r.engine.name,
 			Owner: r.cfg.Owner, Started: began.UTC(),
 		},
 		Mounts: filepath.Join(r.base, id),
@@ -194,6 +200,7 @@ func (r *Runtime) launch(ctx context.Context, s *box, spec sandbox.Spec, start u
 		return &task.Error{Class: task.Invalid, Msg: err.Error()}
 	}
 	conf := ociSpec(container{
+		engine: r.engine, writable: writablePlaces(),
 		root: s.path("root"), cgroup: s.rec.Cgroup, stand: stand, idBase: s.rec.IDBase, uid: sandbox.UID,
 		args: []string{guestPath, "serve"}, env: env, cwd: sandbox.WorkDir,
 		caps: []string{}, limits: s.limits, swap: r.groups.swapAccounting(), tmpfs: true, noFiles: noFiles(),
@@ -217,7 +224,7 @@ func (r *Runtime) launch(ctx context.Context, s *box, spec sandbox.Spec, start u
 		}
 	}
 	s.info = sandbox.Info{
-		Runtime: filepath.Base(r.cfg.Runtime) + " " + r.version, Isolation: stand.isolation(), Profile: profile, Limits: describe(s.limits),
+		Runtime: r.engine.name + " " + r.version, Isolation: r.engine.isolates(stand), Profile: profile, Limits: describe(s.limits),
 		Rootless: stand.Rootless,
 	}
 	if spec.Home.Keep != "" {
@@ -269,12 +276,14 @@ func (r *Runtime) prepare(ctx context.Context) error {
 	if r.version == "" {
 		f, err := r.features(ctx)
 		if err != nil {
-			return refused("runtime", "install runc 1.2 or newer with seccomp", err)
+			return refused("runtime", r.engine.needs, err)
 		}
-		if miss := f.missing(); len(miss) > 0 {
-			return refused("runtime", "install runc 1.2 or newer with seccomp", errors.New(strings.Join(miss, "; ")))
+		if miss := r.lacking(f); len(miss) > 0 {
+			return refused("runtime", r.engine.needs, errors.New(strings.Join(miss, "; ")))
 		}
-		r.version = f.version()
+		if r.version, err = r.engine.version(ctx, r.cfg.Runtime, f); err != nil {
+			return refused("runtime", r.engine.needs, err)
+		}
 	}
 	if r.stand.Rootless && r.stand.Cgroup == "" {
 		stand, err := r.fit()
@@ -410,7 +419,7 @@ func (r *Runtime) Recover(ctx context.Context, id string) (sandbox.Sandbox, erro
 		return nil, err
 	}
 	s := &box{r: r, rec: rec}
-	s.info = sandbox.Info{Runtime: rec.Runtime, Isolation: r.standing().isolation(), Rootless: r.holder != nil}
+	s.info = sandbox.Info{Runtime: rec.Runtime, Isolation: isolationOf(rec.Runtime, r.standing()), Rootless: r.holder != nil}
 	if err := s.kill(ctx); err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ type place struct {
 }
 
 type orderConfig struct {
-	Dir, Runtime, Guest, RootFS, Etc, RunDir string
+	Dir, Runtime, Engine, Guest, RootFS, Etc, RunDir string
 }
 
 const (
@@ -69,7 +69,7 @@ func (r *Runtime) order(ctx context.Context, stand standing, o order, files ...*
 		return r.perform(ctx, o, files)
 	}
 	o.Protocol, o.Place = protocol, place{
-		Config: orderConfig{r.cfg.Dir, r.cfg.Runtime, r.cfg.Guest, r.cfg.RootFS, r.cfg.Etc, r.cfg.RunDir},
+		Config: orderConfig{r.cfg.Dir, r.cfg.Runtime, r.cfg.Engine, r.cfg.Guest, r.cfg.RootFS, r.cfg.Etc, r.cfg.RunDir},
 		Base:   r.base, Stand: stand,
 	}
 	return r.holder.call(ctx, o, files)
@@ -109,7 +109,7 @@ func (r *Runtime) perform(ctx context.Context, o order, files []*os.File) (answe
 
 // runc runs the OCI runtime detached on the given standard streams.
 func (r *Runtime) runc(ctx context.Context, id, bundle string, files []*os.File) error {
-	args := append(r.stand.runtimeArgs(), "--root", r.stateDir(), "run", "--detach", "--bundle", bundle, id)
+	args := append(r.engine.args(r.stand), "--root", r.stateDir(), "run", "--detach", "--bundle", bundle, id)
 	cmd := exec.CommandContext(ctx, r.cfg.Runtime, args...)
 	cmd.WaitDelay = time.Second
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}

@@ -62,19 +62,21 @@ func describe(l sandbox.Limits) string {
 
 // container is what the OCI configuration of one container depends on.
 type container struct {
-	root    string // host path of the root file system
-	cgroup  string
-	stand   standing
-	idBase  uint32
-	uid     uint32
-	args    []string
-	env     []string
-	cwd     string
-	caps    []string // effective, permitted and bounding; normally none
-	limits  sandbox.Limits
-	swap    bool
-	tmpfs   bool // mount /tmp, /dev/shm and /dev/pts
-	noFiles uint64
+	engine   engine
+	writable []string // mounts below root that it may write to
+	root     string   // host path of the root file system
+	cgroup   string
+	stand    standing
+	idBase   uint32
+	uid      uint32
+	args     []string
+	env      []string
+	cwd      string
+	caps     []string // effective, permitted and bounding; normally none
+	limits   sandbox.Limits
+	swap     bool
+	tmpfs    bool // mount /tmp, /dev/shm and /dev/pts
+	noFiles  uint64
 }
 
 // ociSpec writes the container's configuration. All that the container may see is either in
@@ -83,7 +85,7 @@ func ociSpec(c container) *specs.Spec {
 	caps := &specs.LinuxCapabilities{Bounding: c.caps, Effective: c.caps, Permitted: c.caps, Inheritable: []string{}, Ambient: []string{}}
 	oom := 500 // the host's own processes are spared
 	ids := c.stand.mappings(c.idBase)
-	return &specs.Spec{
+	s := &specs.Spec{
 		Version:  "1.0.2",
 		Hostname: "sandbox",
 		Root:     &specs.Root{Path: c.root, Readonly: true},
@@ -123,6 +125,10 @@ func ociSpec(c container) *specs.Spec {
 			ReadonlyPaths: []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/driver", "/proc/tty"},
 		},
 	}
+	if c.engine.shape != nil {
+		c.engine.shape(s, c)
+	}
+	return s
 }
 
 func ociMounts(c container) []specs.Mount {

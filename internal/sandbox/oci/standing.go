@@ -33,14 +33,6 @@ func userStanding(n uint32, cgroup string) standing {
 	return standing{Rootless: true, IDs: idPool{First: 1, Size: userRange, Count: min(n/userRange, idRanges)}, Cgroup: cgroup}
 }
 
-// isolation names what separates the sandboxes from the host.
-func (st standing) isolation() string {
-	if st.Rootless {
-		return "rootless namespaces"
-	}
-	return "namespaces"
-}
-
 // mappings is the user namespace of a sandbox whose range begins at first. A plain file
 // system cannot be mounted with other owners by a user, so a user's sandbox runs as the user
 // itself: its files are the user's on both sides.
@@ -70,14 +62,6 @@ func (st standing) overlayOptions() string {
 		return ",userxattr,redirect_dir=nofollow,metacopy=off,index=off,xino=off"
 	}
 	return ",redirect_dir=off,metacopy=off,index=off,xino=off"
-}
-
-// runtimeArgs keep the OCI runtime from overlooking a limit that it cannot set.
-func (st standing) runtimeArgs() []string {
-	if st.Rootless {
-		return []string{"--rootless", "false"}
-	}
-	return nil
 }
 
 // attachLayer places a read-only clone of dir at dst, on which the files of dir's owner
