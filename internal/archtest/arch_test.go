@@ -42,6 +42,7 @@ var may = map[string][]string{
 	"git/*":    {"task", "git"},
 	"snapshot": {"sandbox", "git", "task"},
 	"mirror":   {"task", "event", "policy"},
+	"network":  {"task", "sandbox", "policy/lockfile"},
 	"forge":    {"task"},
 	"store":    {"task", "event"},
 	"agent":    {"task", "event", "policy", "model", "tool"},
@@ -58,7 +59,7 @@ var may = map[string][]string{
 	"action":   {"task", "event", "store", "forge"},
 	"worker": {
 		"task", "event", "policy", "policy/*", "model", "sandbox", "guest", "tool", "git", "snapshot", "forge", "store",
-		"agent", "verify", "verify/*", "prover", "proposal", "action", "config",
+		"agent", "verify", "verify/*", "prover", "proposal", "action", "config", "network",
 	},
 	"prover": {"task", "sandbox", "git", "snapshot", "verify", "config"},
 	"config": {"task"},

@@ -34,6 +34,8 @@ type Config struct {
 	Budget    Budget              `yaml:"budget"`
 	Reply     Reply               `yaml:"reply"`
 	Sandbox   Sandbox             `yaml:"sandbox"`
+	Network   string              `yaml:"network"` // "registries" or "offline"; a repository can only narrow it
+	Mirror    Mirror              `yaml:"mirror"`
 	Author    Author              `yaml:"author"`
 	Protected []string            `yaml:"protected"` // globs of paths held for a person, beside the built-in ones
 	Redact    []string            `yaml:"redact"`    // names of environment variables whose values are masked everywhere
@@ -155,7 +157,9 @@ func Default() Config {
 		Sandbox: Sandbox{
 			Memory: 4 << 30, CPUs: 2, Pids: 1024, WorkSize: 2 << 30, HomeSize: 2 << 30, TmpSize: 1 << 30,
 		},
-		Author: Author{Name: "Daybreak", Email: "daybreak@localhost"},
+		Network: "registries",
+		Mirror:  Mirror{StoreSize: 10 << 30, Limits: MirrorLimits{NewNames: 20, NewVersions: 200, Fetches: 5000, Refusals: 500, Connections: 64, PerSecond: 2000}},
+		Author:  Author{Name: "Daybreak", Email: "daybreak@localhost"},
 	}
 }
 
@@ -227,6 +231,9 @@ func (c Config) check(path string) error {
 	if err := c.Budget.Check(); err != nil {
 		return bad("%v", err)
 	}
+	if err := c.checkNetwork(); err != nil {
+		return bad("%v", err)
+	}
 	for _, m := range c.Sandbox.Mounts {
 		if !filepath.IsAbs(m.Source) || !filepath.IsAbs(m.Target) {
 			return bad("sandbox.mounts: %q → %q must both be absolute paths", m.Source, m.Target)
@@ -291,6 +298,7 @@ type Repo struct {
 	TestGlobs []string      `yaml:"test_globs"` // paths that are tests
 	Timeout   time.Duration `yaml:"timeout"`    // of one run of the suite
 	Protected []string      `yaml:"protected"`  // more paths to hold for a person
+	Network   string        `yaml:"network"`    // "offline": no package registry but for preparing
 }
 
 // RepoFile is its path.
@@ -310,6 +318,9 @@ func ParseRepo(b []byte) (Repo, error) {
 	case "", "go", "junit", "tap", "jest", "mocha":
 	default:
 		return r, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%s: format %q is not one of go, junit, tap, jest, mocha", RepoFile, r.Format)}
+	}
+	if r.Network != "" && r.Network != "offline" {
+		return r, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%s: network %q can only be offline: a repository narrows what the operator allows", RepoFile, r.Network)}
 	}
 	if r.Test == "" && (r.TestOne != "" || r.Format != "" || len(r.Report) > 0) {
 		return r, &task.Error{Class: task.Invalid, Msg: RepoFile + ": test_one, format and report need test"}

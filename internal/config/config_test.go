@@ -44,7 +44,7 @@ func TestExampleIsTheDefault(t *testing.T) {
 	walk = func(rt reflect.Type) {
 		for i := range rt.NumField() {
 			f := rt.Field(i)
-			if tag := f.Tag.Get("yaml"); !strings.Contains(string(b), tag+":") {
+			if tag := f.Tag.Get("yaml"); tag != ",inline" && !strings.Contains(string(b), tag+":") {
 				missing = append(missing, tag)
 			}
 			ft := f.Type
@@ -73,6 +73,15 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"model: unknown/model", "not configured"},
 		{"budget: {steps: 0, tokens: 0, usd: 0, wall: 0s}", "at least one limit"},
 		{"sandbox: {env: [NOVALUE]}", "KEY=VALUE"},
+		{"network: open", "registries or offline"},
+		{"mirror: {npm: {url: 'ftp://x'}}", "mirror.npm"},
+		{"mirror: {npm: {url: 'https://u:p@x'}}", "credentials"},
+		{"mirror: {go: {url: 'https://x', token_env: A, token_file: /b}}", "mirror.go"},
+		{"mirror: {go: {url: 'https://x', sumbd: y}}", "sumbd"},
+		{"mirror: {debian: [{id: d, url: 'https://x'}]}", "mirror.debian[0]"},
+		{"mirror: {allow: ['x']}", "mirror.allow"},
+		{"mirror: {off: [ruby]}", "mirror.off"},
+		{"mirror: {min_age: -1s}", "negative"},
 	} {
 		text, want := c.text, c.want
 		_, err := load(t, text)
@@ -123,6 +132,7 @@ func TestParseRepo(t *testing.T) {
 	for text, want := range map[string]string{
 		"budget: {usd: 1000}":    "budget", // a repository cannot raise a limit
 		"format: cobol\ntest: x": "cobol",
+		"network: registries":    "narrows",
 		"format: junit":          "need test",
 		"a: [":                   config.RepoFile,
 	} {

@@ -245,6 +245,14 @@ func (s *Summary) takeSandbox(p Payload) {
 	}
 }
 
+// NetworkName is one package that a sandbox asked a registry about.
+type NetworkName struct {
+	Ecosystem string   `json:"ecosystem"`
+	Name      string   `json:"name"`
+	Version   string   `json:"version,omitempty"`
+	Notes     []string `json:"notes,omitempty"` // what a reviewer should know of this version
+}
+
 // Reach is what a task's sandboxes asked the package registries.
 type Reach struct {
 	Opened   *NetworkOpened   // the newest

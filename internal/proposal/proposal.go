@@ -24,6 +24,7 @@ type Input struct {
 	Submitted event.Submitted
 	Verdict   task.Verdict
 	Findings  []task.Finding // beside the verdict's own
+	Reach     event.Reach    // what was asked of the package registries
 	HeldDiff  string         // unified diff of what was held back, "" for none
 	Stat      []FileStat     // of the proposed change
 	Spent     task.Spent     // compared with Created.Limits
@@ -64,6 +65,7 @@ func Compose(in Input) (title, body string) {
 	writeStat(&b, in.Stat)
 	writeProof(&b, in, branch)
 	writeFindings(&b, in)
+	writeReach(&b, in.Reach)
 	writeOrigin(&b, in)
 	return titleOf(in), b.String()
 }

@@ -15,6 +15,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/config"
@@ -43,9 +45,13 @@ type Config struct {
 	Sandbox   sandbox.Spec // template of every sandbox
 	Owner     string       // names the sandboxes' owner: a task, or a stand-alone verification
 	Record    Record
-	Now       func() time.Time
-	Rand      io.Reader
-	Logger    *slog.Logger
+	// Access gives a sandbox that is about to start its way to the package registries: it adds to
+	// the spec what that needs, and returns how to end it, nil when there is none. Access itself
+	// may be nil: no sandbox reaches anything.
+	Access func(ctx context.Context, spec *sandbox.Spec) (end func(context.Context) error, err error)
+	Now    func() time.Time
+	Rand   io.Reader
+	Logger *slog.Logger
 }
 
 // Prover hands out verifiers. It is safe for concurrent use when its parts are.
@@ -109,7 +115,6 @@ func settingsDigest(c config.Repo) string {
 // Spec is the operator's template on a snapshot.
 func (p *Prover) Spec(purpose string, s snapshot.Snapshot) sandbox.Spec {
 	spec := p.cfg.Sandbox
-	spec.Env = append(verify.Offline(), spec.Env...)
 	spec.Task, spec.Purpose, spec.Tree = p.cfg.Owner, purpose, s.Tree
 	if p.cfg.Snapshots.HasHome(s) {
 		spec.Home.Lower = []string{s.Home}
@@ -117,16 +122,64 @@ func (p *Prover) Spec(purpose string, s snapshot.Snapshot) sandbox.Spec {
 	return spec
 }
 
-// Start starts a sandbox and records it.
+// Start starts a sandbox, with its way to the registries, and records it. The operator's own
+// environment comes last and so has the last word.
 func (p *Prover) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
+	own, end := spec.Env, func(context.Context) error { return nil }
+	spec.Env = verify.Offline()
+	if p.cfg.Access != nil {
+		done, err := p.cfg.Access(ctx, &spec)
+		if err != nil {
+			return nil, err
+		}
+		if done != nil {
+			end = done
+		}
+	}
+	spec.Env = lastOf(slices.Concat(spec.Env, own))
 	box, err := p.cfg.Runtime.Start(ctx, spec)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, end(context.WithoutCancel(ctx)))
 	}
+	box = &connected{Sandbox: box, end: end}
 	if err := p.cfg.Record.Started(ctx, spec, box); err != nil {
 		return nil, errors.Join(err, box.Destroy(context.WithoutCancel(ctx)))
 	}
 	return box, nil
+}
+
+// lastOf keeps the last value of every variable: programs differ in which of two they see.
+func lastOf(env []string) []string {
+	at := map[string]int{}
+	for i, kv := range env {
+		name, _, _ := strings.Cut(kv, "=")
+		at[name] = i
+	}
+	var out []string
+	for i, kv := range env {
+		if name, _, _ := strings.Cut(kv, "="); at[name] == i {
+			out = append(out, kv)
+		}
+	}
+	return out
+}
+
+// connected ends its way to the registries with itself.
+type connected struct {
+	sandbox.Sandbox
+	end func(context.Context) error
+}
+
+// Destroy implements sandbox.Sandbox. A way that ends with an error is not tried again: it is
+// closed all the same, and the error is about its record.
+func (c *connected) Destroy(ctx context.Context) error {
+	err := c.Sandbox.Destroy(ctx)
+	if err != nil {
+		return err
+	}
+	end := c.end
+	c.end = func(context.Context) error { return nil }
+	return end(ctx)
 }
 
 // Bench implements verify.Lab.

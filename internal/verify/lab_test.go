@@ -201,7 +201,7 @@ func newVerifier(t testing.TB, s Settings) (*Verifier, *localLab) {
 		}
 	})
 	lab := &localLab{t: t, root: filepath.Join(t.TempDir(), "bench")}
-	return &Verifier{Lab: lab, Settings: s, Rand: reportNames{mark}, Now: time.Now, workDir: filepath.Join(lab.root, "work")}, lab
+	return &Verifier{Lab: lab, Settings: s, Env: Offline(), Rand: reportNames{mark}, Now: time.Now, workDir: filepath.Join(lab.root, "work")}, lab
 }
 
 // need fails where every tool must be there, and skips elsewhere.

@@ -98,7 +98,7 @@ func (r *run) proposal(ctx context.Context, sum event.Summary, v task.Verdict) (
 		return proposal.Input{}, err
 	}
 	in := proposal.Input{
-		Created: sum.Created, Submitted: *sum.Submitted, Verdict: v, Spent: sum.Spent, Unpriced: sum.Unpriced,
+		Created: sum.Created, Submitted: *sum.Submitted, Verdict: v, Spent: sum.Spent, Unpriced: sum.Unpriced, Reach: sum.Reach,
 		LogSeq: sum.VerifiedSeq, LogRoot: sum.VerifiedHash, Task: sum.Task, Sandbox: r.sandboxLine(sum),
 	}
 	for _, s := range stat {

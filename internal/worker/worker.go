@@ -21,6 +21,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/forge"
 	"github.com/daybreak-agent/daybreak/internal/git"
 	"github.com/daybreak-agent/daybreak/internal/model"
+	"github.com/daybreak-agent/daybreak/internal/network"
 	"github.com/daybreak-agent/daybreak/internal/policy/secrets"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/snapshot"
@@ -40,9 +41,12 @@ type Config struct {
 	Redactor agent.Redactor
 	Secrets  *secrets.Scanner // looks through all that leaves; nil knows the rules and no values
 
-	Sandbox     sandbox.Spec // template: mounts, environment and limits of every sandbox
-	Environment string       // digest of what a sandbox looks like; part of a snapshot's identity
-	Protected   []string     // globs of paths to hold, beside the built-in ones
+	Sandbox sandbox.Spec // template: mounts, environment and limits of every sandbox
+	// Network opens ways to the package registries; nil: no sandbox reaches anything.
+	Network     network.Network
+	Offline     bool     // only the sandbox that prepares dependencies reaches them
+	Environment string   // digest of what a sandbox looks like; part of a snapshot's identity
+	Protected   []string // globs of paths to hold, beside the built-in ones
 	AuthorName  string
 	AuthorEmail string
 	MaxOutput   int // tokens of one reply
@@ -84,6 +88,7 @@ type run struct {
 	// names are the base's paths and base its files, once asked for.
 	names []string
 	base  map[string]git.Entry
+	reach reach
 }
 
 // ErrPaused wraps the reason why a task stopped without an end: its state is kept and a later

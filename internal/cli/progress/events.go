@@ -32,8 +32,23 @@ func (v *View) show(p event.Payload) {
 		v.baseline(p)
 	case *event.SandboxStarted:
 		if p.Purpose == "agent" {
-			v.line(good, "✓", "sandbox", fmt.Sprintf("%s, %s, no network  ready in %s", p.Runtime, p.Isolation, ms(p.Millis)))
+			reach := "no network"
+			if v.reach != "" {
+				reach = "package registries only"
+			}
+			v.line(good, "✓", "sandbox", fmt.Sprintf("%s, %s, %s  ready in %s", p.Runtime, p.Isolation, reach, ms(p.Millis)))
 		}
+		v.reach = ""
+	case *event.NetworkOpened:
+		v.reach = p.Mode
+	case *event.NetworkAsked:
+		if p.New {
+			for _, n := range p.Names {
+				v.line(warn, "→", "registry", taskview.Package(n.Ecosystem, n.Name, n.Version)+", which no lockfile has")
+			}
+		}
+	case *event.NetworkRefused:
+		v.line(warn, "×", "registry", taskview.Package(p.Ecosystem, p.Name, p.Version)+" refused ("+taskview.Escape(p.Reason)+")")
 	case *event.StopRequested:
 		v.line(warn, "■", "stop", "asked for by "+taskview.Escape(p.Who))
 	case *event.Steered:

@@ -46,6 +46,7 @@ type View struct {
 	limits  task.Limits
 	spent   task.Spent
 	doing   string
+	reach   string            // how far the next sandbox may reach, "" for nowhere
 	judged  bool              // the call that runs has brought a verdict, which was shown
 	args    map[string]string // by call
 	streams int               // characters of the reply that is coming in

@@ -107,6 +107,8 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 			p.item(e.Time, "  left out: %s", Escape(path))
 		}
 		p.full(v.Diff)
+	case *event.NetworkOpened, *event.NetworkAsked, *event.NetworkRefused:
+		p.network(e, v)
 	case *event.PolicyFound:
 		p.item(e.Time, "policy: %s", p.finding(v.Finding))
 	case *event.EffectIntended:

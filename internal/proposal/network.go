@@ -1,0 +1,41 @@
+package proposal
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/daybreak-agent/daybreak/internal/event"
+)
+
+// writeReach says which packages outside the lockfiles were asked for, and what was refused: a
+// reviewer must see both.
+func writeReach(b *strings.Builder, r event.Reach) {
+	if len(r.New) == 0 && r.Refusals == 0 {
+		return
+	}
+	b.WriteString("#### Package registries\n\n")
+	if len(r.New) > 0 {
+		fmt.Fprintf(b, "Asked for %s that no lockfile of the base has:\n\n| ecosystem | package | what the registry says |\n|---|---|---|\n", count(len(r.New), "package"))
+		for i, n := range r.New {
+			if i == maxRows {
+				fmt.Fprintf(b, "| | and %d more | |\n", len(r.New)-i)
+				break
+			}
+			fmt.Fprintf(b, "| %s | %s | %s |\n", cell(n.Ecosystem), cell(strings.TrimSpace(n.Name+" "+n.Version)), cell(strings.Join(n.Notes, "; ")))
+		}
+		b.WriteString("\n")
+	}
+	if r.Refusals > 0 {
+		fmt.Fprintf(b, "Refused %s:\n\n| ecosystem | package | reason |\n|---|---|---|\n", count(r.Refusals, "request"))
+		for i, n := range r.Refused {
+			if i == maxRows {
+				break
+			}
+			fmt.Fprintf(b, "| %s | %s | %s |\n", cell(n.Ecosystem), cell(strings.TrimSpace(n.Name+" "+n.Version)), cell(n.Reason))
+		}
+		if more := r.Refusals - min(len(r.Refused), maxRows); more > 0 {
+			fmt.Fprintf(b, "| | and %d more | |\n", more)
+		}
+		b.WriteString("\n")
+	}
+}
