@@ -3,9 +3,12 @@ SHELL := /bin/bash
 TOOLS := $(CURDIR)/.tools/bin
 BIN   := $(CURDIR)/bin
 
-.PHONY: setup build demo test lint bench fuzz clean
+.PHONY: setup gvisor build demo test lint bench fuzz clean
 setup: ## install what the build, the sandbox and the tests need (quick when nothing is missing)
 	@scripts/setup.sh
+
+gvisor: ## build gVisor's runsc, for `sandbox.runtime: runsc` (quick when it is there)
+	@scripts/gvisor.sh
 
 build: setup
 	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/daybreak-guest ./cmd/daybreak-guest
@@ -14,7 +17,7 @@ build: setup
 demo: build ## the main job end to end, on embedded defaults
 	@$(BIN)/daybreak demo
 
-test: build ## everything, with a real sandbox, real git and real HTTP
+test: build $(if $(filter true,$(CI)),gvisor) ## everything, with a real sandbox, real git and real HTTP; with gVisor if it is built, or CI is true
 	@PATH="$(TOOLS):$$PATH" go test -timeout 20m ./...
 
 lint: setup
