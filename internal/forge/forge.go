@@ -1,12 +1,17 @@
 // Package forge is the seam to where code and its reviews live. Adapters live in
-// forge/<vendor>, the suite that each passes in forge/forgetest.
+// forge/<vendor>, what they share on the wire in forge/wire, the suite that each passes in
+// forge/forgetest.
 //
-// Invariants: there is no call that merges, approves or deploys; opening a pull request is
-// found again by its head branch, so that doing it twice opens one; a push goes to the task's
-// own branch only, under a lease on its expected old value.
+// Invariants: there is no call that merges, approves, marks ready, dismisses a review or
+// changes a protection; opening a pull request is found again by its head branch, so that
+// doing it twice opens one; a push goes to the task's own branch only, under a lease on its
+// expected old value; a repository is held to the number it was registered with.
 package forge
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // PullRequest is what a person reviews.
 type PullRequest struct {
@@ -20,7 +25,24 @@ type PullRequest struct {
 	Draft  bool
 	URL    string            // or path; set by the forge
 	Files  map[string][]byte // documents that go with it (evidence), by name
+
+	// What a [Host] adds. Number is 0 for a forge without numbers.
+	Number      int
+	State       PullState // "" for a forge that does not know
+	MergedBy    User
+	MergeCommit string
+	Ended       time.Time // when it was merged or closed
 }
+
+// PullState is where a pull request stands.
+type PullState string
+
+// The states.
+const (
+	PullOpen   PullState = "open"
+	PullMerged PullState = "merged"
+	PullClosed PullState = "closed" // without a merge
+)
 
 // Push names the commit to publish.
 type Push struct {

@@ -117,7 +117,7 @@ func (g *Git) FetchCommit(ctx context.Context, gitdir, src, ref string) (string,
 	if s.local {
 		args = append(args, "--upload-pack="+g.helper("upload-pack", "uploadpack.allowAnySHA1InWant=true"))
 	}
-	_, err = g.run(ctx, call{args: append(args, "--", s.url, "+"+id+":"+pin)})
+	_, err = g.run(ctx, call{args: append(args, "--", s.url, "+"+id+":"+pin), asks: s.url})
 	if err != nil {
 		return "", remoteError(s, ref, err)
 	}
@@ -209,7 +209,7 @@ func (g *Git) resolveRemote(ctx context.Context, s source, ref string) (string, 
 	if ref != "HEAD" && !strings.HasPrefix(ref, "refs/") {
 		patterns = []string{"refs/heads/" + ref, "refs/tags/" + ref + "^{}", "refs/tags/" + ref}
 	}
-	out, err := g.run(ctx, call{args: append([]string{"ls-remote", "--quiet", "--", s.url}, patterns...), max: 16 << 20})
+	out, err := g.run(ctx, call{args: append([]string{"ls-remote", "--quiet", "--", s.url}, patterns...), max: 16 << 20, asks: s.url})
 	if err != nil {
 		return "", remoteError(s, ref, err)
 	}
@@ -249,7 +249,7 @@ func (g *Git) TargetBranch(ctx context.Context, src, ref string) (string, error)
 	if s.local {
 		args = append(args, "--upload-pack="+g.helper("upload-pack"))
 	}
-	out, err := g.run(ctx, call{args: append(args, "--", s.url, "HEAD"), max: 1 << 20})
+	out, err := g.run(ctx, call{args: append(args, "--", s.url, "HEAD"), max: 1 << 20, asks: s.url})
 	if err != nil {
 		return "", remoteError(s, "HEAD", err)
 	}

@@ -51,6 +51,9 @@ type Config struct {
 	Home      string   // an empty directory: HOME of every run; its content would be configuration
 	MaxOutput int64    // bytes of one command's output; 0 is DefaultMaxOutput
 	Env       []string // added to every run, such as GIT_CONFIG_COUNT… for a short-lived credential
+	// Credential is asked before every command that speaks http or https to a server, and
+	// returns nil for one that is shown none. May be nil.
+	Credential func(ctx context.Context, url string) (*Credential, error)
 }
 
 // Git runs commands. It holds no state between them and is safe for concurrent use.
@@ -135,6 +138,7 @@ type call struct {
 	out   io.Writer // nil collects into the result
 	max   int64     // bytes of output; 0 is the configuration's
 	cut   bool      // at max, stop and return what there is with errCut
+	asks  string    // the URL of a server that is spoken to
 }
 
 // errCut says that output was cut at the caller's own limit.
@@ -163,7 +167,22 @@ func (g *Git) run(ctx context.Context, c call) ([]byte, error) {
 	if len(g.cfg.Env) > 0 { // with a credential at hand no other host may be asked in its place
 		opts = append(opts, "-c", "http.followRedirects=false")
 	}
-	cmd := exec.CommandContext(ctx, g.bin, append(opts, c.args...)...)
+	cmd := exec.CommandContext(ctx, g.bin)
+	if c.asks != "" && g.cfg.Credential != nil && strings.HasPrefix(c.asks, "http") {
+		cred, err := g.cfg.Credential(ctx, c.asks)
+		if err != nil {
+			return nil, err
+		}
+		if cred != nil {
+			more, done, err := cred.give(cmd, c.asks)
+			if err != nil {
+				return nil, err
+			}
+			defer done()
+			opts = append(opts, more...)
+		}
+	}
+	cmd.Args = append(append(cmd.Args, opts...), c.args...)
 	cmd.Dir = c.dir
 	if cmd.Dir == "" {
 		cmd.Dir = g.cfg.Home

@@ -54,7 +54,7 @@ func (g *Git) RemoteBranch(ctx context.Context, target, branch string) (string, 
 		args = append(args, "--upload-pack="+g.helper("upload-pack"))
 	}
 	ref := "refs/heads/" + branch
-	out, err := g.run(ctx, call{args: append(args, "--", s.url, ref), max: 16 << 20})
+	out, err := g.run(ctx, call{args: append(args, "--", s.url, ref), max: 16 << 20, asks: s.url})
 	if err != nil {
 		return "", remoteError(s, branch, err)
 	}
@@ -91,7 +91,7 @@ func (g *Git) Push(ctx context.Context, gitdir, target, commit, branch, expected
 		args = append(args, "--receive-pack="+g.helper("receive-pack", "receive.denyCurrentBranch=refuse", "receive.autogc=false",
 			"receive.unpackLimit=1", "receive.updateServerInfo=false", "receive.advertisePushOptions=false"))
 	}
-	out, err := g.run(ctx, call{args: append(args, "--", s.url, commit+":"+ref), max: 1 << 20})
+	out, err := g.run(ctx, call{args: append(args, "--", s.url, commit+":"+ref), max: 1 << 20, asks: s.url})
 	if s.local {
 		if aerr := g.adopt(ctx, s, branch); aerr != nil && err == nil {
 			err = aerr
