@@ -129,7 +129,7 @@ func (a *App) Runtime() (*oci.Runtime, error) {
 	if a.runtime != nil {
 		return a.runtime, nil
 	}
-	runc, err := find(a.Config.Sandbox.RuntimePath, "runc")
+	runtime, err := find(a.Config.Sandbox.RuntimePath, a.Config.Sandbox.Runtime)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (a *App) Runtime() (*oci.Runtime, error) {
 	}
 	a.runtime, err = oci.New(oci.Config{
 		Holder: append([]string{self}, HolderArgs()...),
-		Dir:    a.Dir, Runtime: runc, Guest: guest, Owner: Owner(), Now: a.Now, Logger: a.opts.Logger, Rand: a.opts.Rand,
+		Dir:    a.Dir, Engine: a.Config.Sandbox.Runtime, Runtime: runtime, Guest: guest, Owner: Owner(), Now: a.Now, Logger: a.opts.Logger, Rand: a.opts.Rand,
 	})
 	return a.runtime, err
 }
@@ -174,7 +174,14 @@ func find(configured, name string) (string, error) {
 	if p, err := exec.LookPath(name); err == nil {
 		return filepath.Abs(p)
 	}
-	return "", &task.Error{Class: task.Unavailable, Msg: name + " was not found", Fix: "run `make setup build` in the source folder, or set sandbox." + map[string]string{"runc": "runtime_path", "daybreak-guest": "guest_path"}[name]}
+	fix := "run `make setup build` in the source folder, or set sandbox.runtime_path"
+	switch name {
+	case "runsc":
+		fix = "run `make gvisor` in the source folder, or set sandbox.runtime_path"
+	case "daybreak-guest":
+		fix = "run `make setup build` in the source folder, or set sandbox.guest_path"
+	}
+	return "", &task.Error{Class: task.Unavailable, Msg: name + " was not found", Fix: fix}
 }
 
 // Owner names this process in leases and sandboxes: host, process and its start time, so that
@@ -238,7 +245,7 @@ func (a *App) Worker(h Hooks) (*worker.Worker, error) {
 	}
 	return worker.New(worker.Config{
 		Store: a.Store, Runtime: rt, Git: a.Git, Snapshots: a.Snapshots,
-		Forge: pulls, Model: a.Model, Redactor: policy.NewRedactor(a.secrets()), Secrets: secrets.New(a.secrets()), Sandbox: spec, Environment: environment(spec),
+		Forge: pulls, Model: a.Model, Redactor: policy.NewRedactor(a.secrets()), Secrets: secrets.New(a.secrets()), Sandbox: spec, Environment: a.Environment(),
 		Protected: c.Protected, AuthorName: c.Author.Name, AuthorEmail: c.Author.Email,
 		MaxOutput: c.Reply.MaxOutput, Thinking: c.Reply.Thinking,
 		Owner: Owner(), Dead: Gone, Sign: a.signer.sign, Now: a.Now, Rand: a.opts.Rand, Logger: a.opts.Logger,
@@ -260,15 +267,20 @@ func (a *App) SandboxSpec(purpose string) sandbox.Spec {
 }
 
 // Environment is the digest of the operator's sandbox, part of a snapshot's identity.
-func (a *App) Environment() string { return environment(a.SandboxSpec("")) }
+func (a *App) Environment() string {
+	return environment(a.Config.Sandbox.Runtime, a.SandboxSpec(""))
+}
 
 // environment is the digest of what decides how commands behave in a sandbox: what the operator
 // set, and the tool chains of the host's /usr, which every sandbox sees. A ledger of tests from
 // before an upgrade must not be compared with runs after it.
-func environment(s sandbox.Spec) string {
+func environment(runtime string, s sandbox.Spec) string {
 	b, _ := json.Marshal([]any{s.Mounts, s.Env, s.Limits})
 	h := sha256.New()
 	h.Write(b)
+	if runtime != oci.Runc { // another kernel answers its programs
+		fmt.Fprintf(h, "%s\x00", runtime)
+	}
 	for _, p := range []string{"/usr/bin", "/usr/lib", "/usr/local/bin", "/usr/local/lib", "/usr/local/go/VERSION", "/var/lib/dpkg/status"} {
 		if st, err := os.Stat(p); err == nil {
 			fmt.Fprintf(h, "%s %d %d\x00", p, st.Size(), st.ModTime().UnixNano())

@@ -107,7 +107,8 @@ type Reply struct {
 
 // Sandbox is the operator's sandbox.
 type Sandbox struct {
-	RuntimePath string   `yaml:"runtime_path"` // empty: `runc` beside the binary, in .tools/bin, or on PATH
+	Runtime     string   `yaml:"runtime"`      // runc or runsc
+	RuntimePath string   `yaml:"runtime_path"` // empty: a program of that name beside the binary, in .tools/bin, or on PATH
 	GuestPath   string   `yaml:"guest_path"`   // empty: `daybreak-guest` beside the binary
 	Memory      Size     `yaml:"memory"`
 	CPUs        float64  `yaml:"cpus"`
@@ -155,7 +156,7 @@ func Default() Config {
 		Budget: Budget{Steps: 120, Tokens: 8_000_000, USD: 10, Wall: time.Hour},
 		Reply:  Reply{MaxOutput: 16_000},
 		Sandbox: Sandbox{
-			Memory: 4 << 30, CPUs: 2, Pids: 1024, WorkSize: 2 << 30, HomeSize: 2 << 30, TmpSize: 1 << 30,
+			Runtime: "runc", Memory: 4 << 30, CPUs: 2, Pids: 1024, WorkSize: 2 << 30, HomeSize: 2 << 30, TmpSize: 1 << 30,
 		},
 		Network: "registries",
 		Mirror:  Mirror{StoreSize: 10 << 30, Limits: MirrorLimits{NewNames: 20, NewVersions: 200, Fetches: 5000, Refusals: 500, Connections: 64, PerSecond: 2000}},
@@ -238,6 +239,9 @@ func (c Config) check(path string) error {
 		if !filepath.IsAbs(m.Source) || !filepath.IsAbs(m.Target) {
 			return bad("sandbox.mounts: %q → %q must both be absolute paths", m.Source, m.Target)
 		}
+	}
+	if rt := c.Sandbox.Runtime; rt != "runc" && rt != "runsc" {
+		return bad("sandbox.runtime: %q is neither runc nor runsc", rt)
 	}
 	for _, e := range c.Sandbox.Env {
 		if k, _, ok := strings.Cut(e, "="); !ok || k == "" {
