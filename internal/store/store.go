@@ -32,6 +32,11 @@ type Task struct {
 	Epoch   int64  // of the newest lease ever given
 	Owner   string // of the live lease, "" when free
 	Until   time.Time
+
+	// What the scheduler needs to know; see [Dispatch].
+	Dispatch bool   // its runs are ordered by the scheduler, not by a person at a command line
+	Author   string // whom the caps count it for
+	Priority int    // [FirstPriority] to [LastPriority]; 0 is [DefaultPriority]
 }
 
 // Lease is the right to append to one task.
@@ -88,6 +93,15 @@ type Store interface {
 	Signal(ctx context.Context, s Signal) error
 	Signals(ctx context.Context, id task.ID) ([]Signal, error)
 	TakeSignals(ctx context.Context, l Lease, ids []string, drafts ...event.Draft) ([]event.Event, error)
+
+	// Watch returns a channel that has a value whenever something about the task changed since
+	// the last receive: events, signals, its lease; id "" watches all tasks. Changes are merged,
+	// and a wake-up may be for nothing. It ends, without being closed, with ctx.
+	Watch(ctx context.Context, id task.ID) (<-chan struct{}, error)
+	// Update changes one small value that all processes of the store share. change is called
+	// with the value (nil: none) in a transaction that no other Update of the key overlaps; it
+	// may be called again, so it must only compute.
+	Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error
 
 	Close() error
 }

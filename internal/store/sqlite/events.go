@@ -45,7 +45,7 @@ func (s *Store) Append(ctx context.Context, l store.Lease, drafts ...event.Draft
 		return nil, nil
 	}
 	var out []event.Event
-	err := s.write(ctx, "append", func(ctx context.Context) error {
+	err := s.writeTask(ctx, "append", l.Task, func(ctx context.Context) error {
 		h, err := s.held(ctx, l)
 		if err != nil {
 			return err

@@ -14,7 +14,7 @@ func (s *Store) Signal(ctx context.Context, sig store.Signal) error {
 	if sig.ID == "" || sig.Kind == "" {
 		return failure(task.Invalid, "a signal needs an id and a kind")
 	}
-	return s.write(ctx, "store signal", func(ctx context.Context) error {
+	return s.writeTask(ctx, "store signal", sig.Task, func(ctx context.Context) error {
 		at := sig.At
 		if at.IsZero() {
 			at = s.now()
@@ -55,7 +55,7 @@ func (s *Store) TakeSignals(ctx context.Context, l store.Lease, ids []string, dr
 		return nil, failure(task.Invalid, "a signal of %s is taken by an event, and there is none", l.Task)
 	}
 	var out []event.Event
-	err := s.write(ctx, "take signals", func(ctx context.Context) error {
+	err := s.writeTask(ctx, "take signals", l.Task, func(ctx context.Context) error {
 		h, err := s.held(ctx, l)
 		if err != nil {
 			return err

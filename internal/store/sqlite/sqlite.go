@@ -20,9 +20,11 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/store"
+	"github.com/daybreak-agent/daybreak/internal/store/wake"
 	"github.com/daybreak-agent/daybreak/internal/task"
 
 	sqlitedriver "modernc.org/sqlite"
@@ -34,21 +36,27 @@ const busyTimeout = 10 * time.Second
 // readers is the size of the reader pool of one process.
 const readers = 4
 
-// Options are the store's dependencies. Zero values mean time.Now and no logging.
+// Options are the store's dependencies. Zero values mean time.Now, no logging, and no
+// scheduler.
 type Options struct {
 	Now    func() time.Time
 	Logger *slog.Logger
+	Queue  store.Queue[*sql.Tx] // its tables are in the same file
 }
 
 // Store implements [store.Store]. It is safe for concurrent use.
 type Store struct {
-	path string
-	now  func() time.Time
-	log  *slog.Logger
+	path  string
+	now   func() time.Time
+	log   *slog.Logger
+	queue store.Queue[*sql.Tx]
+	hub   wake.Hub
+	poll  sync.Once // starts looking for what other processes change
 
 	turn    chan struct{} // holds one token: the right to use writer
 	closed  chan struct{} // closed by Close
 	writer  *sql.Conn
+	tx      *sql.Tx // the running one, of whoever has the turn
 	writeDB *sql.DB
 	readDB  *sql.DB
 	w       writeStatements
@@ -56,7 +64,10 @@ type Store struct {
 	closers []io.Closer // of the statements
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store    = (*Store)(nil)
+	_ store.Dispatch = (*Store)(nil)
+)
 
 // Open opens the file, creating it and its folder when missing, and brings its schema up to
 // date. Its errors name the file: class [task.Invalid] for a file that is no Daybreak
@@ -67,7 +78,7 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("database path: %w", err)
 	}
-	s := &Store{path: abs, now: opts.Now, log: opts.Logger, turn: make(chan struct{}, 1), closed: make(chan struct{})}
+	s := &Store{path: abs, now: opts.Now, log: opts.Logger, queue: opts.Queue, turn: make(chan struct{}, 1), closed: make(chan struct{})}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -126,7 +137,7 @@ func (s *Store) open(ctx context.Context) error {
 	if s.readDB, err = connect(s.path, "query_only(1)"); err != nil {
 		return err
 	}
-	s.readDB.SetMaxOpenConns(readers)
+	s.readDB.SetMaxOpenConns(readers + 1) // one of them watches
 	s.readDB.SetMaxIdleConns(readers)
 	ws, err := s.w.prepare(ctx, s.writer)
 	s.closers = append(s.closers, ws...)
@@ -140,7 +151,7 @@ func (s *Store) open(ctx context.Context) error {
 
 func connect(path string, pragmas ...string) (*sql.DB, error) {
 	// The driver runs the pragmas in this order; waiting for a lock must be on first.
-	q := url.Values{"_pragma": append([]string{
+	q := url.Values{"_txlock": []string{"immediate"}, "_pragma": append([]string{
 		"busy_timeout(" + strconv.FormatInt(busyTimeout.Milliseconds(), 10) + ")", "foreign_keys(1)",
 	}, pragmas...)}
 	dsn := (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()
@@ -218,19 +229,32 @@ func (s *Store) write(ctx context.Context, what string, do func(ctx context.Cont
 	if err := s.begin(ctx, what); err != nil {
 		return err
 	}
+	defer func() { s.tx = nil }()
 	ctx = context.WithoutCancel(ctx)
 	err := do(ctx)
 	if err == nil {
-		_, err = s.w.commit.ExecContext(ctx)
+		err = s.tx.Commit()
+	} else if rerr := s.tx.Rollback(); rerr != nil {
+		// SQLite has already rolled back after some errors (disk full); then this one fails too.
+		s.log.Debug("rollback", "after", err, "error", rerr)
 	}
 	if err == nil {
 		return nil
 	}
-	// SQLite has already rolled back after some errors (disk full); then this one fails too.
+	// A commit that failed leaves the transaction open.
 	if _, rerr := s.writer.ExecContext(ctx, "ROLLBACK"); rerr != nil {
 		s.log.Debug("rollback", "after", err, "error", rerr)
 	}
 	return s.explain(what, err)
+}
+
+// writeTask is write for what the watchers of a task want to know of.
+func (s *Store) writeTask(ctx context.Context, what string, id task.ID, do func(ctx context.Context) error) error {
+	err := s.write(ctx, what, do)
+	if err == nil {
+		s.hub.Tell(id)
+	}
+	return err
 }
 
 // begin waits for the file's write lock. It asks again every few milliseconds: SQLite's own
@@ -240,7 +264,8 @@ func (s *Store) begin(ctx context.Context, what string) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 		}
-		_, err := s.w.begin.ExecContext(context.WithoutCancel(ctx))
+		tx, err := s.writer.BeginTx(context.WithoutCancel(ctx), nil)
+		s.tx = tx
 		if err == nil || !busy(err) || !time.Now().Before(deadline) {
 			return s.explain(what, err)
 		}

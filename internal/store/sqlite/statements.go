@@ -6,16 +6,17 @@ import (
 	"io"
 )
 
-const taskColumns = `id, key, state, repo, title, created, updated, last_seq, epoch, owner, until`
+const taskColumns = `id, key, state, repo, title, created, updated, last_seq, epoch, owner, until, dispatch, author, priority`
 
 const eventColumns = `task, seq, epoch, time, kind, version, payload, prev, hash`
 
 // writeStatements are prepared once on the writing connection.
 type writeStatements struct {
-	begin, commit                       *sql.Stmt
 	head, insertEvent, advance          *sql.Stmt
 	insertTask, unfinished, taskByID    *sql.Stmt
 	setLease, putBlob, signal, takeWord *sql.Stmt
+	holder, setOrder, running           *sql.Stmt
+	shared, setShared                   *sql.Stmt
 }
 
 // readStatements are prepared on the reader pool.
@@ -46,13 +47,17 @@ func prepareAll(ctx context.Context, p preparer, all []statement) (closers []io.
 
 func (w *writeStatements) prepare(ctx context.Context, p preparer) ([]io.Closer, error) {
 	return prepareAll(ctx, p, []statement{
-		{&w.begin, `BEGIN IMMEDIATE`},
-		{&w.commit, `COMMIT`},
 		{&w.head, `SELECT state, last_seq, last_hash, epoch, owner FROM tasks WHERE id = ?`},
 		{&w.insertEvent, `INSERT INTO events (` + eventColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.advance, `UPDATE tasks SET state = ?, done = ?, last_seq = ?, last_hash = ?, updated = ? WHERE id = ?`},
-		{&w.insertTask, `INSERT INTO tasks (id, key, state, done, repo, title, created, updated, last_seq, last_hash)
-			VALUES (?, ?, '', 0, ?, ?, ?, ?, 0, ?)`},
+		{&w.insertTask, `INSERT INTO tasks (id, key, state, done, repo, title, created, updated, last_seq, last_hash, dispatch, author, priority)
+			VALUES (?, ?, '', 0, ?, ?, ?, ?, 0, ?, ?, ?, ?)`},
+		{&w.holder, `SELECT state, last_seq, last_hash, epoch, owner, until, job, priority FROM tasks WHERE id = ?`},
+		{&w.setOrder, `UPDATE tasks SET job = ?, due = ?, dispatch = 1 WHERE id = ?`},
+		{&w.running, `SELECT count(*), coalesce(sum(repo = ?), 0), coalesce(sum(author = ?), 0) FROM tasks
+			WHERE owner <> '' AND until > ? AND dispatch = 1`},
+		{&w.shared, `SELECT value FROM shared WHERE key = ?`},
+		{&w.setShared, `INSERT INTO shared (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value`},
 		{&w.unfinished, `SELECT ` + taskColumns + ` FROM tasks WHERE key = ? AND done = 0 AND key <> ''`},
 		{&w.taskByID, `SELECT ` + taskColumns + ` FROM tasks WHERE id = ?`},
 		{&w.setLease, `UPDATE tasks SET epoch = ?, owner = ?, until = ? WHERE id = ?`},

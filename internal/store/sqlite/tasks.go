@@ -25,9 +25,15 @@ func (s *Store) Create(ctx context.Context, t store.Task, first []event.Draft) (
 	if len(first) == 0 || first[0].Kind != (event.TaskCreated{}).EventKind() {
 		return store.Task{}, false, failure(task.Invalid, "the log of %s must begin with task.created", t.ID)
 	}
+	if t.Dispatch && s.queue == nil {
+		return store.Task{}, false, errNoQueue()
+	}
+	if t.Priority == 0 {
+		t.Priority = store.DefaultPriority
+	}
 	var got store.Task
 	created := false
-	err := s.write(ctx, "create task", func(ctx context.Context) error {
+	err := s.writeTask(ctx, "create task", t.ID, func(ctx context.Context) error {
 		var err error
 		if t.Key != "" {
 			got, err = s.scanTask(s.w.unfinished.QueryRowContext(ctx, t.Key))
@@ -36,7 +42,8 @@ func (s *Store) Create(ctx context.Context, t store.Task, first []event.Draft) (
 			}
 		}
 		now := micros(s.now())
-		_, err = s.w.insertTask.ExecContext(ctx, string(t.ID), t.Key, t.Repo, t.Title, now, now, event.Genesis(t.ID))
+		_, err = s.w.insertTask.ExecContext(ctx, string(t.ID), t.Key, t.Repo, t.Title, now, now, event.Genesis(t.ID),
+			t.Dispatch, t.Author, t.Priority)
 		if constraint(err) {
 			return failure(task.Conflict, "task %s exists already", t.ID)
 		}
@@ -47,6 +54,11 @@ func (s *Store) Create(ctx context.Context, t store.Task, first []event.Draft) (
 			return err
 		}
 		created = true
+		if t.Dispatch {
+			if _, err := s.order(ctx, store.Job{Task: t.ID, Priority: t.Priority}); err != nil {
+				return err
+			}
+		}
 		got, err = s.scanTask(s.w.taskByID.QueryRowContext(ctx, string(t.ID)))
 		return err
 	})
@@ -113,7 +125,8 @@ func (s *Store) scanTask(row scanner) (store.Task, error) {
 	var t store.Task
 	var id, state string
 	var created, updated, until int64
-	err := row.Scan(&id, &t.Key, &state, &t.Repo, &t.Title, &created, &updated, &t.LastSeq, &t.Epoch, &t.Owner, &until)
+	err := row.Scan(&id, &t.Key, &state, &t.Repo, &t.Title, &created, &updated, &t.LastSeq, &t.Epoch, &t.Owner, &until,
+		&t.Dispatch, &t.Author, &t.Priority)
 	if err != nil {
 		return store.Task{}, err
 	}
@@ -139,7 +152,7 @@ func (s *Store) Acquire(ctx context.Context, id task.ID, owner string, ttl time.
 	}
 	gone := seen.Owner != "" && dead != nil && dead(seen.Owner)
 	var l store.Lease
-	err = s.write(ctx, "acquire lease", func(ctx context.Context) error {
+	err = s.writeTask(ctx, "acquire lease", id, func(ctx context.Context) error {
 		t, err := s.scanTask(s.w.taskByID.QueryRowContext(ctx, string(id)))
 		if err != nil {
 			return err
@@ -176,7 +189,7 @@ func (s *Store) Renew(ctx context.Context, l store.Lease, ttl time.Duration) (st
 // Release implements [store.Store]. It fails with class [task.Stale] when the lease is
 // already another's; there is then nothing left to do.
 func (s *Store) Release(ctx context.Context, l store.Lease) error {
-	return s.write(ctx, "release lease", func(ctx context.Context) error {
+	return s.writeTask(ctx, "release lease", l.Task, func(ctx context.Context) error {
 		if _, err := s.held(ctx, l); err != nil {
 			return err
 		}

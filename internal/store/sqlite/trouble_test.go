@@ -163,7 +163,7 @@ func TestOpenRefuses(t *testing.T) {
 		}, task.Invalid, "another program's database"},
 		{"a newer schema", func(t *testing.T) string {
 			return made(t, exec("INSERT INTO "+versionTable+" (version_id, is_applied) VALUES (9999, 1)"))
-		}, task.Invalid, "schema 9999, newer than the 1 this daybreak knows; use the newer daybreak"},
+		}, task.Invalid, "schema 9999, newer than the 2 this daybreak knows; use the newer daybreak"},
 		{"a damaged first page", func(t *testing.T) string {
 			path := made(t, func(*testing.T, *sql.DB) {})
 			overwrite(t, path, 100, 3000)
