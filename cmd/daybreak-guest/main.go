@@ -34,11 +34,17 @@ func run(args []string) error {
 	case "serve":
 		root := flags.String("root", "/workspace", "work tree")
 		logs := flags.String("logs", "/tmp/.daybreak", "directory of command output")
+		var forwards []guest.Forward
+		flags.Func("forward", "PORT=SOCKET, may be repeated", func(s string) error {
+			f, err := guest.ParseForward(s)
+			forwards = append(forwards, f)
+			return err
+		})
 		if err := flags.Parse(args); err != nil {
 			return err
 		}
 		guest.WarmThreads(32)
-		return guest.Serve(context.Background(), os.Stdin, os.Stdout, guest.ServerOptions{Root: *root, LogDir: *logs})
+		return guest.Serve(context.Background(), os.Stdin, os.Stdout, guest.ServerOptions{Root: *root, LogDir: *logs, Forwards: forwards})
 	case "export":
 		var o guest.ExportOptions
 		flags.StringVar(&o.Lower, "lower", "", "base tree")

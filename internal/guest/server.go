@@ -19,6 +19,7 @@ type ServerOptions struct {
 	// OwnNamespace says that every process the guest can see is its own, which lets it kill
 	// all of them. It is assumed when the guest is process 1.
 	OwnNamespace bool
+	Forwards     []Forward        // open before the greeting
 	Now          func() time.Time // default time.Now
 }
 
@@ -32,6 +33,10 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts ServerOptions)
 	defer s.tree.close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	carried, err := listen(ctx, opts.Forwards)
+	if err != nil {
+		return err
+	}
 	if err := s.send(header{Op: opHello, Version: ProtocolVersion}, nil); err != nil {
 		return err
 	}
@@ -46,6 +51,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts ServerOptions)
 	cancel(err)
 	s.procs.killAll()
 	s.running.Wait()
+	carried()
 	if ctx.Err() != nil && errors.Is(err, os.ErrClosed) {
 		return nil
 	}

@@ -50,15 +50,21 @@ type Layers struct {
 	Keep  string   // host directory that receives what this sandbox writes there; empty: memory, gone at the end
 }
 
-// Forward is a Unix socket of the host that answers at a port of the sandbox's loopback.
+// Forward is a Unix socket of the host that answers at a port of the sandbox's loopback. It
+// answers when Start returns and until Destroy. The socket exists before Start, stays the same
+// file for as long as the sandbox lives (who listens anew at another file is not found), and
+// has mode 0666, because the sandbox's user is nobody to the host; who else may connect is
+// decided by its directory, which the sandbox does not pass through. Its path below its file
+// system's root shows inside, in the list of mounts: it should say nothing.
 type Forward struct {
-	Socket string // absolute host path
+	Socket string // absolute host path, not over a link at its end
 	Port   int    // on 127.0.0.1, 1024 or above
 }
 
-// File is one small file of configuration.
+// File is one small file of configuration. It may take the place of a file of the sandbox's
+// /etc, and of one in a layer of HOME. At most 256 files, 8 MiB together.
 type File struct {
-	Path string // absolute, inside, outside WorkDir and TempDir
+	Path string // absolute, inside; not below WorkDir, TempDir, /usr, /proc, /sys, /dev or a mount
 	Text []byte // at most 1 MiB
 }
 

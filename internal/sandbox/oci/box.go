@@ -32,7 +32,7 @@ type box struct {
 	stream *duplex
 	stderr *tail
 	wall   *time.Timer
-	unkeep func() // stops watching Home.Keep; nil without one
+	unkeep func() // stops watching what is kept; nil without it
 
 	mu        sync.Mutex // held by Export and Destroy
 	destroyed bool
@@ -216,13 +216,13 @@ func (r *Runtime) teardown(ctx context.Context, rec record) error {
 	if err := os.RemoveAll(rec.Mounts); err != nil {
 		return err
 	}
-	if rec.KeepWork != "" {
-		if err := os.RemoveAll(rec.KeepWork); err != nil {
+	for _, k := range rec.Kept {
+		if err := os.RemoveAll(k.Scratch); err != nil {
 			return err
 		}
-	}
-	if err := r.stand.openKept(ctx, rec.Keep); err != nil {
-		return err
+		if err := r.stand.openKept(ctx, k.Dir); err != nil {
+			return err
+		}
 	}
 	if err := releaseIDs(r.idsDir(), r.stand.IDs, rec.IDBase, rec.ID); err != nil {
 		return err

@@ -165,13 +165,15 @@ func (s *box) exportRoot(args []string) error {
 	}
 	for _, b := range []struct{ src, dst string }{
 		{guest, guestPath},
-		{s.path(dirLower), "export/lower"},
-		{s.path(dirWork, "u"), "export/upper"},
+		{s.workUpper(), "export/upper"},
 		{s.path(dirRoot, sandbox.WorkDir), "export/merged"},
 	} {
 		if err := attach(b.src, filepath.Join(root, b.dst), attrRead, -1, false); err != nil {
 			return refused("export", "", err)
 		}
+	}
+	if err := s.r.stand.mountUnion(filepath.Join(root, "export/lower"), s.workLowers()); err != nil {
+		return refused("export", "", err)
 	}
 	conf := ociSpec(container{
 		engine: s.r.engine,

@@ -9,21 +9,39 @@ import (
 	"time"
 )
 
-// watchEvery is how often the size of Home.Keep is looked at, at the most.
-const watchEvery = time.Second
+const (
+	watchEvery = time.Second // how often the size of what is kept is looked at, at the most
+	maxSystem  = 4 << 30     // bytes of System.Keep
+)
 
-// watchKeep kills the sandbox when what it writes into the host directory keep passes the cap
-// on HOME. Memory layers are capped by the kernel; plain file systems have no quota for a
-// directory. Between two looks a sandbox may write as much as the disk takes in that time.
-func (s *box) watchKeep(keep string) {
+// watchKept kills the sandbox when what it writes into a host directory passes the cap of that
+// place, each file counted with at least the space of its inode. Memory layers are capped by
+// the kernel; plain file systems have no quota for a directory. Between two looks a sandbox
+// may write as much as the disk takes in that time.
+func (s *box) watchKept() {
+	caps := map[string]int64{placeWork: s.limits.WorkBytes, placeHome: s.limits.HomeBytes, placeSystem: maxSystem}
+	var stops []func()
+	for _, k := range s.rec.Kept {
+		stops = append(stops, s.watch(k, caps[k.Place]))
+	}
+	if len(stops) > 0 {
+		s.unkeep = func() {
+			for _, stop := range stops {
+				stop()
+			}
+		}
+	}
+}
+
+func (s *box) watch(k kept, enough int64) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
 		for {
 			began := time.Now()
-			got, err := s.r.do(ctx, order{Do: doMeasure, Keep: keep, Limits: s.limits})
-			if err == nil && got.Size > s.limits.HomeBytes {
-				s.r.cfg.Logger.Warn("sandbox passed the cap on its home and is killed", "id", s.rec.ID, "cap", s.limits.HomeBytes)
+			got, err := s.r.do(ctx, order{Do: doMeasure, Keep: k.Dir, Enough: enough})
+			if err == nil && got.Size > enough {
+				s.r.cfg.Logger.Warn("sandbox passed the cap on what it may keep and is killed", "id", s.rec.ID, "place", k.Place, "cap", enough)
 				if err := s.kill(context.WithoutCancel(ctx)); err != nil {
 					s.r.cfg.Logger.Error("kill sandbox", "id", s.rec.ID, "error", err)
 				}
@@ -39,7 +57,7 @@ func (s *box) watchKeep(keep string) {
 			}
 		}
 	})
-	s.unkeep = func() { cancel(); done.Wait() }
+	return func() { cancel(); done.Wait() }
 }
 
 // sizeOf sums up the space of the files below dir until it passes enough. It opens
@@ -70,7 +88,7 @@ func sizeOf(ctx context.Context, dir string, enough int64) (int64, error) {
 	return total, err
 }
 
-// openKept makes the directories of a filled Home.Keep passable for its owner, whatever the
+// openKept makes the directories of a filled layer passable for its owner, whatever the
 // sandbox did to them: root passes anyway, a user must be able to read and remove them.
 func (st standing) openKept(ctx context.Context, keep string) error {
 	if !st.Rootless || keep == "" {

@@ -54,7 +54,8 @@ func mountTmpfs(dst string, size, inodes int64, mode string) error {
 }
 
 // mountOverlay joins lower (lowest first) and upper at dst. The layers are named by descriptor: any
-// path will do, and the sandbox, which can read its mount options, sees no host path.
+// path will do, and the sandbox, which can read its mount options, sees no host path. Without
+// upper the mount is read-only.
 func (st standing) mountOverlay(dst string, lower []string, upper, work string) error {
 	var open []int
 	defer func() {
@@ -62,29 +63,32 @@ func (st standing) mountOverlay(dst string, lower []string, upper, work string) 
 			unix.Close(fd)
 		}
 	}()
-	layer := func(dir string) (string, error) {
-		fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return "", fmt.Errorf("open %s: %w", dir, err)
-		}
-		open = append(open, fd)
-		return "/proc/self/fd/" + strconv.Itoa(fd), nil
-	}
 	var names []string
-	for _, dir := range append([]string{upper, work}, lower...) {
-		name, err := layer(dir)
+	dirs := slices.Clone(lower)
+	slices.Reverse(dirs)
+	if upper != "" {
+		dirs = append(dirs, upper, work)
+	}
+	for _, dir := range dirs {
+		fd, err := layerFD(dir)
 		if err != nil {
 			return err
 		}
-		names = append(names, name)
+		open = append(open, fd)
+		names = append(names, "/proc/self/fd/"+strconv.Itoa(fd))
 	}
-	top := slices.Clone(names[2:])
-	slices.Reverse(top)
-	opts := "lowerdir=" + strings.Join(top, ":") + ",upperdir=" + names[0] + ",workdir=" + names[1] + st.overlayOptions()
+	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV)
+	opts := "lowerdir=" + strings.Join(names[:len(lower)], ":")
+	if upper != "" {
+		opts += ",upperdir=" + names[len(lower)] + ",workdir=" + names[len(lower)+1]
+	} else {
+		flags |= unix.MS_RDONLY
+	}
+	opts += st.overlayOptions()
 	if len(opts) >= os.Getpagesize() {
 		return errors.New("too many layers for one overlay mount")
 	}
-	return unix.Mount("overlay", dst, "overlay", unix.MS_NOSUID|unix.MS_NODEV, opts)
+	return unix.Mount("overlay", dst, "overlay", flags, opts)
 }
 
 // unmountBelow detaches every mount at or below dir, deepest and latest first. It is

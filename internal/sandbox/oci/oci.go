@@ -165,10 +165,7 @@ func (r *Runtime) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 		Mounts: filepath.Join(r.base, id),
 		Cgroup: stand.Cgroup + "/" + id,
 	}
-	if spec.Home.Keep != "" {
-		rec.Keep = filepath.Clean(spec.Home.Keep)
-		rec.KeepWork = filepath.Join(filepath.Dir(filepath.Clean(spec.Home.Keep)), ".daybreak-work-"+id)
-	}
+	rec.Kept = keeps(spec, id)
 	if err := r.newRecord(rec); err != nil {
 		return nil, refused("state directory", "check that "+r.cfg.Dir+" can be written", err)
 	}
@@ -202,7 +199,7 @@ func (r *Runtime) launch(ctx context.Context, s *box, spec sandbox.Spec, start u
 	conf := ociSpec(container{
 		engine: r.engine, writable: writablePlaces(),
 		root: s.path("root"), cgroup: s.rec.Cgroup, stand: stand, idBase: s.rec.IDBase, uid: sandbox.UID,
-		args: []string{guestPath, "serve"}, env: env, cwd: sandbox.WorkDir,
+		args: append([]string{guestPath, "serve"}, forwardArgs(spec.Forwards)...), env: env, cwd: sandbox.WorkDir,
 		caps: []string{}, limits: s.limits, swap: r.groups.swapAccounting(), tmpfs: true, noFiles: noFiles(),
 	})
 	if r.alter != nil {
@@ -227,9 +224,7 @@ func (r *Runtime) launch(ctx context.Context, s *box, spec sandbox.Spec, start u
 		Runtime: r.engine.name + " " + r.version, Isolation: r.engine.isolates(stand), Profile: profile, Limits: describe(s.limits),
 		Rootless: stand.Rootless,
 	}
-	if spec.Home.Keep != "" {
-		s.watchKeep(filepath.Clean(spec.Home.Keep))
-	}
+	s.watchKept()
 	if s.limits.Wall > 0 {
 		s.wall = time.AfterFunc(s.limits.Wall, s.wallReached)
 	}
@@ -241,13 +236,8 @@ func (r *Runtime) check(spec sandbox.Spec) error {
 	if miss := r.groups.missing(); len(miss) > 0 {
 		return refused("cgroup", "mount or delegate the controllers", fmt.Errorf("no %s controller (%s)", strings.Join(miss, ", "), r.groups.mode))
 	}
-	for _, p := range slices.Concat([]string{spec.Tree, spec.Home.Keep}, spec.Home.Lower) {
-		if p != "" && !filepath.IsAbs(p) {
-			return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("sandbox directory %q is not an absolute path", p)}
-		}
-	}
-	if len(spec.Work.Lower)+len(spec.System.Lower)+len(spec.Forwards)+len(spec.Files) > 0 || spec.Work.Keep+spec.System.Keep != "" {
-		return &task.Error{Class: task.Invalid, Msg: "this runtime does not know layers of the work tree and the system, forwards and files yet"}
+	if err := errors.Join(checkLayers(spec), checkForwards(spec.Forwards), checkFiles(spec)); err != nil {
+		return &task.Error{Class: task.Invalid, Msg: strings.ReplaceAll(err.Error(), "\n", "; ")}
 	}
 	var targets []string
 	for _, m := range spec.Mounts {

@@ -26,7 +26,8 @@ type order struct {
 	Conf     *specs.Spec    `json:"conf,omitempty"`
 	ID       string         `json:"id,omitempty"`     // of the container to run
 	Bundle   string         `json:"bundle,omitempty"` //
-	Keep     string         `json:"keep,omitempty"`   // directory to measure
+	Keep     string         `json:"keep,omitempty"`   // directory to measure, until it passes
+	Enough   int64          `json:"enough,omitempty"` // so many bytes
 	Args     []string       `json:"args,omitempty"`   // of the exporter
 }
 
@@ -45,7 +46,7 @@ const (
 	doShare    = "share"    // make what all sandboxes share
 	doBuild    = "build"    // mount a sandbox's files and write its bundle
 	doRun      = "run"      // start a container on three given descriptors
-	doMeasure  = "measure"  // sum up a kept home
+	doMeasure  = "measure"  // sum up a kept directory
 	doKill     = "kill"     // end all processes
 	doHasFiles = "files"    // whether the sandbox's files are still there
 	doReader   = "reader"   // build the exporter
@@ -90,7 +91,7 @@ func (r *Runtime) perform(ctx context.Context, o order, files []*os.File) (answe
 		}
 		return answer{}, r.runc(ctx, o.ID, o.Bundle, files)
 	case doMeasure:
-		n, err := sizeOf(ctx, o.Keep, s.limits.HomeBytes)
+		n, err := sizeOf(ctx, o.Keep, o.Enough)
 		return answer{Size: n}, err
 	case doKill:
 		return answer{}, r.killAll(ctx, o.Rec)

@@ -16,11 +16,10 @@ import (
 // disk before the first mount.
 type record struct {
 	sandbox.Handle
-	Mounts   string `json:"mounts"`    // directory of all mounts
-	Cgroup   string `json:"cgroup"`    // path in every hierarchy
-	IDBase   uint32 `json:"id_base"`   // first host id of the range
-	Keep     string `json:"keep"`      // Home.Keep
-	KeepWork string `json:"keep_work"` // overlay's scratch directory beside Home.Keep
+	Mounts string `json:"mounts"`  // directory of all mounts
+	Cgroup string `json:"cgroup"`  // path in every hierarchy
+	IDBase uint32 `json:"id_base"` // first host id of the range
+	Kept   []kept `json:"kept"`    // host directories that receive writes
 }
 
 var validID = regexp.MustCompile(`^[0-9a-f]{32}$`)

@@ -49,21 +49,30 @@ func (s *box) buildRoot(spec sandbox.Spec) error {
 	if err := errors.Join(os.Chown(m, 0, int(s.rec.IDBase)), os.Chmod(m, 0o710)); err != nil {
 		return refused("mount directory", "", err)
 	}
-	for _, d := range []string{dirRoot, dirWork, dirHome, dirLower} {
+	for _, d := range []string{dirRoot, dirWork, dirHome, dirLower, dirFiles} {
 		if err := os.Mkdir(s.path(d), 0o755); err != nil {
 			return refused("mount directory", "", err)
 		}
 	}
 	root := s.path(dirRoot)
-	if err := mountTmpfs(root, 4<<20, 4096, "755"); err != nil {
+	if err := mountTmpfs(root, 4<<20+sizeOfFiles(spec.Files), 4096, "755"); err != nil {
 		return refused("root file system", "", err)
 	}
 	if err := errors.Join(skeleton(root, r.cfg.RootFS), s.fenceTree(root)); err != nil {
 		return refused("root file system", "", err)
 	}
-	for _, b := range []struct{ src, dst string }{{r.cfg.RootFS, "usr"}, {etc, "etc"}, {guest, guestPath}} {
-		if err := attach(b.src, filepath.Join(root, b.dst), attrRead, -1, true); err != nil {
-			return refused("root file system", "", err)
+	if err := attach(guest, filepath.Join(root, guestPath), attrRead, -1, false); err != nil {
+		return refused("root file system", "", err)
+	}
+	if err := s.mountSystem(root, etc, spec); err != nil {
+		return err
+	}
+	if err := s.rootFiles(root, spec); err != nil {
+		return refused("files", "", err)
+	}
+	for i, f := range spec.Forwards {
+		if err := s.attachForward(root, i, f); err != nil {
+			return refused("forward of port "+strconv.Itoa(f.Port), forwardFix, err)
 		}
 	}
 	for _, mount := range spec.Mounts {
@@ -73,10 +82,10 @@ func (s *box) buildRoot(spec sandbox.Spec) error {
 	}
 	maps := &idmaps{agent: r.stand.agent(s.rec.IDBase)}
 	defer maps.close()
-	if err := s.mountWork(spec.Tree, maps); err != nil {
+	if err := s.mountWork(spec, maps); err != nil {
 		return err
 	}
-	if err := s.mountHome(spec.Home, maps); err != nil {
+	if err := s.mountHome(spec, maps); err != nil {
 		return err
 	}
 	if err := unix.Mount("", root, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
@@ -125,89 +134,34 @@ func (s *box) fenceTree(root string) error {
 
 const overlayFix = "use a kernel from 5.19 on with overlayfs, and keep the state directory on ext4, xfs, btrfs or tmpfs"
 
-// mountWork mounts the work tree: a read-only clone of the prepared tree under memory.
-func (s *box) mountWork(tree string, maps *idmaps) error {
+// mountWork mounts the work tree: a read-only clone of the prepared tree, the layers over it
+// and memory.
+func (s *box) mountWork(spec sandbox.Spec, maps *idmaps) error {
 	if err := s.uppers(dirWork, s.limits.WorkBytes); err != nil {
-		return refused("work tree", "", err)
+		return refused(placeWork, "", err)
 	}
-	if tree != "" {
-		if err := s.r.stand.attachLayer(maps, tree, s.path(dirLower)); err != nil {
+	if spec.Tree != "" {
+		if err := s.r.stand.attachLayer(maps, spec.Tree, s.path(dirLower)); err != nil {
 			return refused("idmapped mount", overlayFix, err)
 		}
 	}
-	err := s.r.stand.mountOverlay(filepath.Join(s.path(dirRoot), sandbox.WorkDir), []string{s.path(dirLower)}, s.path(dirWork, "u"), s.path(dirWork, "s"))
-	return refused("overlay", overlayFix, err)
+	return s.mountStack(stack{place: placeWork, at: sandbox.WorkDir, dir: dirWork, base: []string{s.path(dirLower)}, lower: spec.Work.Lower}, maps)
 }
 
-// mountHome mounts HOME: the layers that earlier sandboxes filled, under memory or Keep.
-func (s *box) mountHome(h sandbox.Layers, maps *idmaps) error {
-	lower := []string{s.path(dirHome, "e")}
+// mountHome mounts HOME: the layers that earlier sandboxes filled and the files of this one.
+func (s *box) mountHome(spec sandbox.Spec, maps *idmaps) error {
 	if err := s.uppers(dirHome, s.limits.HomeBytes); err != nil {
-		return refused("home", "", err)
+		return refused(placeHome, "", err)
 	}
-	for i, dir := range h.Lower {
-		at := s.path("h" + strconv.Itoa(i))
-		if err := os.Mkdir(at, 0o755); err != nil {
-			return refused("home", "", err)
+	k := stack{place: placeHome, at: sandbox.HomeDir, dir: dirHome, base: []string{s.path(dirHome, "e")}, lower: spec.Home.Lower}
+	if files := filesBelow(spec.Files, sandbox.HomeDir); len(files) > 0 {
+		layer, agent := s.path(dirHome, "f"), s.r.stand.agent(s.rec.IDBase)
+		if err := errors.Join(os.Lchown(layer, agent, agent), writeFiles(layer, files, agent)); err != nil {
+			return refused("files", "", err)
 		}
-		if err := s.r.stand.attachLayer(maps, dir, at); err != nil {
-			return refused("idmapped mount", overlayFix, err)
-		}
-		lower = append(lower, at)
+		k.top = []string{layer}
 	}
-	upper, work := s.path(dirHome, "u"), s.path(dirHome, "s")
-	if h.Keep != "" {
-		if err := s.prepareKeep(h.Keep); err != nil {
-			return refused("home", "give Home.Keep an empty directory, and the filled one as Home.Lower", err)
-		}
-		upper, work = filepath.Clean(h.Keep), s.rec.KeepWork
-	}
-	err := s.r.stand.mountOverlay(filepath.Join(s.path(dirRoot), sandbox.HomeDir), lower, upper, work)
-	return refused("overlay", overlayFix, err)
-}
-
-// uppers mounts memory of at most size bytes at name: u is an upper layer that the sandbox
-// owns, s overlay's scratch, e an empty lower layer.
-func (s *box) uppers(name string, size int64) error {
-	dir := s.path(name)
-	if err := mountTmpfs(dir, size, inodes(size), "700"); err != nil {
-		return err
-	}
-	for _, d := range []string{"u", "s", "e"} {
-		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
-			return err
-		}
-	}
-	agent := s.r.stand.agent(s.rec.IDBase)
-	return os.Chown(filepath.Join(dir, "u"), agent, agent)
-}
-
-// prepareKeep hands an empty host directory to the sandbox's user, with overlay's scratch
-// beside it, on the same file system.
-func (s *box) prepareKeep(keep string) error {
-	keep = filepath.Clean(keep)
-	if err := os.MkdirAll(keep, 0o700); err != nil {
-		return err
-	}
-	st, err := os.Lstat(keep)
-	if err != nil {
-		return err
-	}
-	if !st.IsDir() {
-		return fmt.Errorf("%s is not a directory", keep)
-	}
-	entries, err := os.ReadDir(keep)
-	if err != nil {
-		return err
-	}
-	if len(entries) > 0 {
-		return fmt.Errorf("%s is not empty", keep)
-	}
-	if err := os.Mkdir(s.rec.KeepWork, 0o700); err != nil {
-		return err
-	}
-	agent := s.r.stand.agent(s.rec.IDBase)
-	return errors.Join(os.Chmod(keep, 0o755), os.Lchown(keep, agent, agent))
+	return s.mountStack(k, maps)
 }
 
 // idmaps makes idmapped clones for one sandbox, with one user namespace per owner of a layer.

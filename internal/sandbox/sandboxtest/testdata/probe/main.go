@@ -2,8 +2,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -34,6 +37,8 @@ func main() {
 		fds()
 	case "net":
 		network()
+	case "get":
+		get(arg(2))
 	case "memory":
 		memory(arg(2))
 	case "forks":
@@ -223,6 +228,25 @@ func network() {
 		_, err = net.Dial("tcp", l.Addr().String())
 	}
 	fmt.Println("loopback", err == nil)
+}
+
+// get prints what a port of the loopback answers.
+func get(addr string) {
+	r, err := http.Get("http://" + addr + "/")
+	if err != nil {
+		fmt.Println("error", errnoIn(err))
+		return
+	}
+	defer r.Body.Close()
+	_, _ = io.Copy(os.Stdout, r.Body)
+}
+
+func errnoIn(err error) string {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return unix.ErrnoName(errno)
+	}
+	return "other"
 }
 
 func memory(mib string) {
