@@ -110,6 +110,7 @@ type Info struct {
 type Capabilities struct {
 	Runtime   string
 	Isolation string
+	OwnKernel bool // system calls are answered by a kernel of the sandbox's own
 	Rootless  bool
 	Cgroup    string   // "v1", "hybrid", "v2", "none"
 	Missing   []string // each one line: what is missing and how to get it; empty when usable

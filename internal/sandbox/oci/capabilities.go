@@ -67,6 +67,7 @@ func (r *Runtime) Capabilities(ctx context.Context) sandbox.Capabilities {
 		c.Runtime += " " + v
 		c.Missing = append(c.Missing, r.lacking(f)...)
 	}
+	c.OwnKernel = r.engine.ownKernel
 	c.Notes = append(c.Notes, r.engine.notes...)
 	if _, err := os.Stat(r.cfg.Guest); err != nil {
 		miss("no guest binary (%v): build cmd/daybreak-guest with CGO_ENABLED=0", err)

@@ -22,6 +22,7 @@ const (
 type engine struct {
 	name      string
 	isolation string // as [sandbox.Info] names it
+	ownKernel bool   // answers the system calls itself
 	needs     string // what to install
 	version   func(ctx context.Context, path string, f runtimeFeatures) (string, error)
 	missing   func(f runtimeFeatures, cgroups string) []string // what the adapter needs and it was built without

@@ -22,7 +22,7 @@ type collector interface {
 
 func (s *suite) recover(t *testing.T) {
 	b := s.start(t, sandbox.Spec{Task: "t1", Purpose: "agent", Tree: s.tree(t, map[string]string{"a": "1", "b": "2"})})
-	word := "recover-" + token(t)
+	word := s.onHost(t, b, "recover-"+token(t))
 	ok(t, b, "echo -n new > a; rm b; mkfifo /tmp/ready")
 	background(t, b, "./probe daemon "+word+" /tmp/ready")
 	ok(t, b, "cat /tmp/ready")
@@ -159,7 +159,9 @@ func (s *suite) concurrent(t *testing.T) {
 		if len(f) < 4 || f[len(f)-1] != fmt.Sprint(i) {
 			return fmt.Errorf("sandbox sees %q", res.Head)
 		}
-		ids[i] = f[1]
+		if ids[i] = f[1]; s.differs(t, uidMap) {
+			ids[i] = strings.Join(hostUIDs(t, boxes[i].Handle().ID), " ")
+		}
 		m, err := boxes[i].Export(t.Context(), sandbox.ExportLimits{})
 		if err != nil || len(m.Entries) != 1 || m.Entries[0].Path != "new" {
 			return fmt.Errorf("export: %v, %w", m, err)

@@ -24,6 +24,7 @@ import (
 func Run(t *testing.T, newRuntime func(t *testing.T) sandbox.Runtime) {
 	s := &suite{probe: Probe(t), fresh: newRuntime}
 	s.rt = newRuntime(t)
+	s.ownKernel = s.rt.Capabilities(t.Context()).OwnKernel
 	for _, c := range []struct {
 		name string
 		run  func(*suite, *testing.T)
@@ -70,6 +71,8 @@ type suite struct {
 	rt    sandbox.Runtime
 	fresh func(t *testing.T) sandbox.Runtime
 	probe string
+
+	ownKernel bool // see differences
 }
 
 // ProbePath in the environment names a built hostile program, for users without a compiler.
