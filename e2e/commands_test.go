@@ -143,6 +143,7 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
 		"repo":      cmdRepo,
 		"shop":      cmdShop,
+		"person":    cmdPerson,
 		"terminal":  cmdTerminal,
 		"model":     cmdModel,
 		"asked":     cmdAsked,
@@ -182,6 +183,28 @@ func cmdShop(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 0, "shop")
 	ts.Check(writeArchive("testdata/shop.txtar", ts.MkAbs(".")))
 	ts.Check(makeRepo(ts.MkAbs("shop")))
+}
+
+// person REPO BRANCH PATH=FILE...: commits files on a new branch off main, as a person would.
+func cmdPerson(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) > 2, "person REPO BRANCH PATH=FILE...")
+	dir := ts.MkAbs(args[0])
+	git := func(args ...string) {
+		if out, err := gitIn(dir, args...); err != nil {
+			ts.Fatalf("git %s: %v: %s", args[0], err, out)
+		}
+	}
+	git("checkout", "--quiet", "-b", args[1], "main")
+	for _, a := range args[2:] {
+		to, from, _ := strings.Cut(a, "=")
+		b, err := os.ReadFile(ts.MkAbs(from))
+		ts.Check(err)
+		ts.Check(os.MkdirAll(filepath.Dir(filepath.Join(dir, to)), 0o755))
+		ts.Check(os.WriteFile(filepath.Join(dir, to), b, 0o644))
+	}
+	git("add", "--all", ".")
+	git("commit", "--quiet", "--message="+args[1])
+	git("checkout", "--quiet", "main")
 }
 
 // writeArchive writes the files of a txtar below dir, beside those that are there.

@@ -159,6 +159,9 @@ func decideRed(f Facts) (task.VerdictKind, string) {
 }
 
 func rowNotRun(f Facts) (task.VerdictKind, string) {
+	if f.Undeclared && f.NoFramework {
+		return task.NotRun, "no test framework was found: name a script as the test, which ends with 0 when the behaviour is right and with another code when it is wrong"
+	}
 	if f.Undeclared {
 		return "", ""
 	}

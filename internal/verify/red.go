@@ -330,8 +330,12 @@ func testIn(c git.Change, declared string) bool {
 }
 
 // identifyUndeclared takes the tests that fail on base + tests and did not fail in the same way
-// before. Which of them pass with the change is known after the green run.
+// before; without any, those that did, since a change may fix a test that is there already. Of
+// either, those that fail for the right reason go first: a change may well bring a test of
+// something new beside the one that shows the bug. Which of them pass with the change is known
+// after the green run.
 func (p *proof) identifyUndeclared(r ran) {
+	var fresh, right, old, oldRight []string
 	for _, id := range sortedKeys(r.cases) {
 		c := r.cases[id]
 		if !c.Failed() || c.Place.Name == "" || p.job.Baseline.Tests[id] == task.Flaky {
@@ -340,7 +344,25 @@ func (p *proof) identifyUndeclared(r ran) {
 		if parent, ok := parentOf(id); ok && r.cases[parent].Failed() {
 			continue // the parent speaks for it
 		}
-		p.note(r, id)
+		shows := causeOf(c, p.job.Hang) == CauseRight
+		switch was, known := p.job.Baseline.Signatures[id]; {
+		case known && was == c.Signature && shows:
+			oldRight = append(oldRight, id)
+		case known && was == c.Signature:
+			old = append(old, id)
+		case shows:
+			right = append(right, id)
+		default:
+			fresh = append(fresh, id)
+		}
+	}
+	for _, ids := range [][]string{right, fresh, oldRight, old} {
+		if len(ids) > 0 {
+			for _, id := range ids {
+				p.note(r, id)
+			}
+			break
+		}
 	}
 	if len(p.facts.Tests) == 0 && len(r.buildFailed) > 0 {
 		message := r.buildFailed[0] + " does not build or import"
