@@ -17,7 +17,7 @@ func (m *Mirror) serveCrates(ctx context.Context, s *Session, r route) (answer, 
 		return answer{body: b, ctype: "application/json"}, err
 	}
 	doc, _, err := m.docs.get(ctx, "crates "+r.name, metadataTTL, func(ctx context.Context) (*document, error) {
-		raw, _, _, err := m.raw(ctx, s, up, join(up.URL, crateDir(r.name)+"/"+r.name), "*/*")
+		raw, _, _, err := m.raw(ctx, s, up, join(up.URL, crateDir(r.name)+"/"+r.name), "*/*", metadataTTL)
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +85,7 @@ func parseCrateIndex(raw []byte, name string) (*document, error) {
 func (m *Mirror) crateURL(ctx context.Context, s *Session, f remote, version string) (string, error) {
 	up := m.cfg.Crates
 	doc, _, err := m.docs.get(ctx, "crates config.json", metadataTTL, func(ctx context.Context) (*document, error) {
-		raw, _, _, err := m.raw(ctx, s, up, join(up.URL, "config.json"), "*/*")
+		raw, _, _, err := m.raw(ctx, s, up, join(up.URL, "config.json"), "*/*", metadataTTL)
 		if err != nil {
 			return nil, err
 		}

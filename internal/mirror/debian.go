@@ -80,7 +80,7 @@ func (m *Mirror) debRelease(ctx context.Context, s *Session, a *archive, suite s
 		return nil, errNotFound
 	}
 	doc, _, err := m.docs.get(ctx, "debian "+a.ID+" "+suite, metadataTTL, func(ctx context.Context) (*document, error) {
-		raw, _, _, err := m.raw(ctx, s, &a.Upstream, join(a.URL, "dists/"+suite+"/InRelease"), "*/*")
+		raw, _, _, err := m.raw(ctx, s, &a.Upstream, join(a.URL, "dists/"+suite+"/InRelease"), "*/*", metadataTTL)
 		if err != nil {
 			return nil, err
 		}

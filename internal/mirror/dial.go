@@ -43,6 +43,9 @@ func newClient(cfg Config, strict, plain []Upstream) (*client, error) {
 		if strings.HasPrefix(key, "http:") && !plainOK && !o.Internal {
 			return invalid("%s is plain HTTP: use https, or mark the origin as internal", key)
 		}
+		if had, ok := c.origins[key]; ok && o.Authorization == "" {
+			o.Authorization = had.Authorization
+		}
 		c.origins[key] = o
 		c.hosts[host] = c.hosts[host] || o.Internal
 		return nil
@@ -84,6 +87,15 @@ func originKey(raw string) (key, host string, err error) {
 	}
 	host = net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 	return u.Scheme + "://" + host, host, nil
+}
+
+// originOf is an address's origin, or "" when it has none.
+func originOf(address string) string {
+	key, _, err := originKey(address)
+	if err != nil {
+		return ""
+	}
+	return key
 }
 
 // dial connects to a configured host only. It resolves once, checks the addresses, and
@@ -189,6 +201,9 @@ func (c *client) fetch(ctx context.Context, u *Upstream, address, accept string,
 			return "", "", bad(ReasonUpstream, "cannot ask for %q", clip(address))
 		}
 		req.Header = http.Header{"User-Agent": {"daybreak-mirror"}, "Accept": {accept}, "Accept-Encoding": {"identity"}}
+		if auth := c.origins[originOf(address)].Authorization; auth != "" {
+			req.Header.Set("Authorization", auth)
+		}
 		res, err := c.rt.RoundTrip(req)
 		if err != nil {
 			return "", "", classify(err)

@@ -351,10 +351,11 @@ var allNames = []string{"go:*", "npm:*", "pypi:*", "crates:*", "maven:*"}
 func (r *rig) session(edit func(*SessionConfig)) *sess {
 	r.t.Helper()
 	out := &sess{t: r.t, ended: make(chan error, 1)}
-	cfg := SessionConfig{Task: "t_1", Base: "http://127.0.0.1:4873", Allow: allNames, Now: r.clock.now, Ledger: func(e Entry) {
+	cfg := SessionConfig{Task: "t_1", Base: "http://127.0.0.1:4873", Allow: allNames, Now: r.clock.now, Ledger: func(e Entry) error {
 		out.mu.Lock()
 		defer out.mu.Unlock()
 		out.led = append(out.led, e)
+		return nil
 	}}
 	if edit != nil {
 		edit(&cfg)

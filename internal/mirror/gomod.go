@@ -17,6 +17,7 @@ import (
 	"golang.org/x/mod/semver"
 	"golang.org/x/mod/sumdb"
 	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/sys/unix"
 )
 
 const plainText = "text/plain; charset=utf-8"
@@ -47,7 +48,7 @@ func (m *Mirror) goDoc(ctx context.Context, s *Session, r route, up *Upstream, t
 		return answer{}, errNotFound
 	}
 	doc, _, err := m.docs.get(ctx, "go "+esc+tail, ttl, func(ctx context.Context) (*document, error) {
-		raw, _, _, err := m.raw(ctx, s, up, join(up.URL, esc+tail), "*/*")
+		raw, _, _, err := m.raw(ctx, s, up, join(up.URL, esc+tail), "*/*", ttl)
 		if err != nil {
 			return nil, err
 		}
@@ -168,6 +169,10 @@ func (m *Mirror) goHash(ctx context.Context, s *Session, r route) (digest, error
 func (m *Mirror) sumLine(ctx context.Context, s *Session, r route, suffix string) (string, error) {
 	version := r.version + suffix
 	doc, _, err := m.docs.get(ctx, "gosum "+r.name+"@"+version, immutableTTL, func(context.Context) (*document, error) {
+		key := "gosum " + r.name + "@" + version
+		if line, _, ok := m.store.index(key, 1<<10); ok { // proven once, and true for ever
+			return &document{body: line}, nil
+		}
 		if err := s.fetching(); err != nil {
 			return nil, err
 		}
@@ -177,6 +182,9 @@ func (m *Mirror) sumLine(ctx context.Context, s *Session, r route, suffix string
 		}
 		for _, l := range lines {
 			if f := strings.Fields(l); len(f) == 3 && f[0] == r.name && f[1] == version && strings.HasPrefix(f[2], "h1:") {
+				if err := m.store.keepIndex(ref{Key: key, Want: indexWant}, []byte(f[2])); err != nil {
+					m.cfg.Log.Warn("a checksum could not be kept", "error", err)
+				}
 				return &document{body: []byte(f[2])}, nil
 			}
 		}
@@ -298,7 +306,7 @@ func newSumOps(m *Mirror, g *GoUpstream, dir string) (*sumOps, error) {
 	}
 	o := &sumOps{
 		m: m, name: v.Name(), key: g.Sum.Key, up: &g.Upstream, base: strings.TrimRight(g.URL, "/") + "/sumdb/" + v.Name(),
-		dir: filepath.Join(dir, "sumdb"), tmp: filepath.Join(dir, "tmp"),
+		dir: filepath.Join(dir, "sumdb"), tmp: m.store.tmp,
 	}
 	if g.Sum.URL.URL != "" {
 		o.up, o.base = &Upstream{Origin: g.Sum.URL}, strings.TrimRight(g.Sum.URL.URL, "/")
@@ -337,6 +345,14 @@ func (o *sumOps) ReadConfig(file string) ([]byte, error) {
 func (o *sumOps) WriteConfig(file string, old, new []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	lock, err := os.Open(o.dir) // several processes may write one store
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return err
+	}
 	name := filepath.Join(o.dir, hexSum("config "+file))
 	have, err := os.ReadFile(name)
 	if err != nil && !os.IsNotExist(err) {

@@ -138,16 +138,6 @@ func (m *Mirror) serves(r route) bool {
 	}
 }
 
-// raw fetches an index of an upstream into memory.
-func (m *Mirror) raw(ctx context.Context, s *Session, u *Upstream, address, accept string) (body []byte, final, ctype string, err error) {
-	if err := s.fetching(); err != nil {
-		return nil, "", "", err
-	}
-	var b bytes.Buffer
-	final, ctype, err = m.net.fetch(ctx, u, address, accept, m.cfg.Sizes.Metadata, &b)
-	return b.Bytes(), final, ctype, err
-}
-
 // file returns a verified package file, from the store or fetched and checked now.
 func (m *Mirror) file(ctx context.Context, s *Session, u *Upstream, key string, f remote) (*blob, error) {
 	if f.digest.zero() {

@@ -43,6 +43,8 @@ const (
 // Origin is one place the mirror may connect to.
 type Origin struct {
 	URL string // scheme, host, optional port, and for an upstream the base path
+	// Authorization is the value of that header for this origin's own host, "" for none.
+	Authorization string
 	// Internal says that the operator named this origin as one inside the company's network:
 	// only then may it have a private or loopback address, or speak plain HTTP.
 	Internal bool
@@ -181,8 +183,13 @@ func New(cfg Config) (*Mirror, error) {
 	return m, nil
 }
 
-// Close lets go of idle connections. Sessions must have ended.
-func (m *Mirror) Close() { m.net.rt.CloseIdleConnections() }
+// Close lets go of idle connections and of the store. Sessions must have ended.
+func (m *Mirror) Close() {
+	m.net.rt.CloseIdleConnections()
+	if err := m.store.close(); err != nil {
+		m.cfg.Log.Warn("the store's place for files under way could not be removed", "error", err)
+	}
+}
 
 // Handler serves one session: one task, one socket.
 func (m *Mirror) Handler(s *Session) http.Handler { return &handler{m: m, s: s} }

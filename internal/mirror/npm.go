@@ -23,7 +23,7 @@ func (m *Mirror) serveNPM(ctx context.Context, s *Session, r route) (answer, err
 	}
 	doc, _, err := m.docs.get(ctx, key, metadataTTL, func(ctx context.Context) (*document, error) {
 		// the scope's slash is escaped on the registry's side of the protocol
-		raw, final, _, err := m.raw(ctx, s, up, strings.TrimRight(up.URL, "/")+"/"+strings.ReplaceAll(escape(r.name), "/", "%2f"), form)
+		raw, final, _, err := m.raw(ctx, s, up, strings.TrimRight(up.URL, "/")+"/"+strings.ReplaceAll(escape(r.name), "/", "%2f"), form, metadataTTL)
 		if err != nil {
 			return nil, err
 		}

@@ -20,7 +20,7 @@ const (
 func (m *Mirror) servePyPI(ctx context.Context, s *Session, r route, accept string) (answer, error) {
 	up := m.cfg.PyPI
 	doc, _, err := m.docs.get(ctx, "pypi "+r.name, metadataTTL, func(ctx context.Context) (*document, error) {
-		raw, final, ctype, err := m.raw(ctx, s, up, join(up.URL, r.name)+"/", pypiAccept)
+		raw, final, ctype, err := m.raw(ctx, s, up, join(up.URL, r.name)+"/", pypiAccept, metadataTTL)
 		if err != nil {
 			return nil, err
 		}

@@ -27,6 +27,7 @@ const (
 	ReasonYoung    Reason = "version.young"  // published too recently
 	ReasonVersions Reason = "version.budget" // new versions used up
 	ReasonCanary   Reason = "egress.canary"  // a name that carries a planted token
+	ReasonRecord   Reason = "record"         // it could not be recorded, so it does not happen
 	ReasonRate     Reason = "rate"
 	ReasonConns    Reason = "connections"
 	ReasonFetches  Reason = "fetch.budget"
@@ -57,6 +58,23 @@ func (r *refusal) Error() string {
 }
 
 func (r *refusal) Unwrap() error { return r.err }
+
+// Denial is what a ledger returns for a name that must not be asked for, for a reason of its own.
+type Denial struct {
+	Reason Reason
+	Detail string
+}
+
+func (d *Denial) Error() string { return d.Detail }
+
+// unrecorded turns a ledger's error into a refusal.
+func unrecorded(err error) error {
+	var d *Denial
+	if errors.As(err, &d) {
+		return deny(http.StatusForbidden, d.Reason, "%s", clip(d.Detail))
+	}
+	return deny(http.StatusServiceUnavailable, ReasonRecord, "the request could not be recorded")
+}
 
 // deny is a refusal that is the client's doing.
 func deny(status int, reason Reason, format string, a ...any) error {

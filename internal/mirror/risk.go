@@ -31,7 +31,6 @@ func (s *Session) release(r route, k risk) error {
 	if s.cfg.MinAge > 0 && !k.published.IsZero() && age < s.cfg.MinAge {
 		return deny(http.StatusForbidden, ReasonYoung, "%s was published %s ago, %s is the least", clip(r.name+" "+r.version+r.file), age.Round(time.Minute), s.cfg.MinAge)
 	}
-	s.seen["release "+key] = true
 	var notes []string
 	if k.yanked {
 		notes = append(notes, "yanked")
@@ -50,8 +49,11 @@ func (s *Session) release(r route, k risk) error {
 		if r.version == "" {
 			e.Detail = clip(r.file)
 		}
-		s.report(e)
+		if err := s.report(e); err != nil {
+			return unrecorded(err)
+		}
 	}
+	s.seen["release "+key] = true
 	return nil
 }
 

@@ -93,7 +93,7 @@ func TestNET14SlowClients(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, err := NewSession(SessionConfig{Task: "t", Base: "http://x", Allow: allNames, Now: r.clock.now, Ledger: func(Entry) {}})
+				s, err := NewSession(SessionConfig{Task: "t", Base: "http://x", Allow: allNames, Now: r.clock.now, Ledger: func(Entry) error { return nil }})
 				check(t, err)
 				l := &bubble{make(chan net.Conn, 1)}
 				ctx, cancel := context.WithCancel(t.Context())
@@ -130,7 +130,7 @@ func TestSlowUpstream(t *testing.T) {
 		f := &flight{done: make(chan struct{}), doc: &document{body: []byte("late")}}
 		r.m.docs.flight["crates teamlib"] = f
 		time.AfterFunc(5*time.Minute, func() { close(f.done) })
-		s, err := NewSession(SessionConfig{Task: "t", Base: "http://x", Allow: allNames, Now: r.clock.now, Ledger: func(Entry) {}})
+		s, err := NewSession(SessionConfig{Task: "t", Base: "http://x", Allow: allNames, Now: r.clock.now, Ledger: func(Entry) error { return nil }})
 		check(t, err)
 		l := &bubble{make(chan net.Conn, 1)}
 		ctx, cancel := context.WithCancel(t.Context())

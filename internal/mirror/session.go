@@ -58,8 +58,14 @@ type SessionConfig struct {
 	// Offline serves only what the store already has.
 	Offline bool
 	Limits  Limits
-	// Ledger gets every name the first time and every refusal. It must not block for long.
-	Ledger func(Entry)
+	// Spent is what the task's earlier sessions used: names ("ecosystem:name") and versions
+	// ("ecosystem:name@version") that were let through. They pass again and count.
+	SpentNames    []string
+	SpentVersions []string
+	// Ledger gets every name the first time and every refusal, before anybody outside hears of
+	// the name. Its error refuses the name: a [Denial] for its own reason. Other requests of the
+	// session wait for it.
+	Ledger func(Entry) error
 	// Canary looks at each new name and reports whether it carries a planted token.
 	Canary func(Ecosystem, string) bool
 	Now    func() time.Time
@@ -112,6 +118,13 @@ func NewSession(cfg SessionConfig) (*Session, error) {
 			s.known[string(eco)+":"+v] = true
 		}
 	}
+	for _, n := range cfg.SpentNames {
+		s.seen[n] = true
+	}
+	for _, v := range cfg.SpentVersions {
+		s.seen[v] = true
+	}
+	s.names, s.versions = len(cfg.SpentNames), len(cfg.SpentVersions)
 	for line := range cfg.GoSum {
 		name, version, _ := strings.Cut(line, " ")
 		version = strings.TrimSuffix(version, "/go.mod")
@@ -201,13 +214,16 @@ func (s *Session) name(r route) error {
 	if s.versions >= s.cfg.Limits.NewVersions {
 		return deny(http.StatusForbidden, ReasonVersions, "%d versions that no lockfile names were asked for", s.versions)
 	}
+	if err := s.report(Entry{Ecosystem: r.eco, Name: r.name, Version: r.version, New: true, Status: http.StatusOK}); err != nil {
+		return unrecorded(err)
+	}
 	s.versions++
 	s.seen[vkey] = true
 	return nil
 }
 
 func (s *Session) newName(r route, key string) error {
-	e := Entry{Ecosystem: r.eco, Name: r.name, Version: r.version, Status: http.StatusOK}
+	e := Entry{Ecosystem: r.eco, Name: r.name, Status: http.StatusOK}
 	if !s.vouched(r.eco, r.name) && !r.signedIndex {
 		e.New = true
 		switch {
@@ -224,9 +240,13 @@ func (s *Session) newName(r route, key string) error {
 		case s.names >= s.cfg.Limits.NewNames:
 			return deny(http.StatusForbidden, ReasonBudget, "the %d new names of this task are used up", s.cfg.Limits.NewNames)
 		}
+	}
+	if err := s.report(e); err != nil {
+		return unrecorded(err)
+	}
+	if e.New {
 		s.names++
 	}
-	s.report(e)
 	return nil
 }
 
@@ -253,15 +273,16 @@ func (s *Session) refused(r route, ref *refusal) {
 		return // said once, below
 	}
 	s.refusals++
-	s.report(Entry{Ecosystem: r.eco, Name: clip(r.name), Version: clip(r.version), Refused: ref.reason, Status: ref.status, Detail: clip(ref.Error())})
+	// What is refused does not happen, recorded or not.
+	_ = s.report(Entry{Ecosystem: r.eco, Name: clip(r.name), Version: clip(r.version), Refused: ref.reason, Status: ref.status, Detail: clip(ref.Error())})
 	if s.refusals >= s.cfg.Limits.Refusals && !s.stopped {
 		s.stopped = true
 		s.refusals = s.cfg.Limits.Refusals + 1
-		s.report(Entry{Refused: ReasonStopped, Status: http.StatusForbidden, Detail: "too many refusals: the session is closed"})
+		_ = s.report(Entry{Refused: ReasonStopped, Status: http.StatusForbidden, Detail: "too many refusals: the session is closed"})
 	}
 }
 
-func (s *Session) report(e Entry) {
+func (s *Session) report(e Entry) error {
 	e.Time, e.Task = s.cfg.Now().UTC(), s.cfg.Task
-	s.cfg.Ledger(e)
+	return s.cfg.Ledger(e)
 }

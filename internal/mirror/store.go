@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // store keeps verified package files by the SHA-256 of their bytes, and references from a
@@ -18,6 +20,7 @@ import (
 // a registry promises another one, the reference no longer answers.
 type store struct {
 	dir string
+	tmp string // this process's own, below dir/tmp
 	max int64
 	now func() time.Time
 
@@ -26,6 +29,7 @@ type store struct {
 	objects map[string]*object
 	total   int64
 	flight  map[string]*fill
+	lock    *os.File // holds tmp
 }
 
 type ref struct {
@@ -33,6 +37,10 @@ type ref struct {
 	Want   string `json:"want"` // the promised digest, with its algorithm
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"`
+	// Of an index: where it came from in the end, as what, and when.
+	From    string    `json:"from,omitempty"`
+	Type    string    `json:"type,omitempty"`
+	Fetched time.Time `json:"fetched,omitzero"`
 }
 
 type object struct {
@@ -56,15 +64,66 @@ type blob struct {
 
 func openStore(dir string, limit int64, now func() time.Time) (*store, error) {
 	s := &store{dir: dir, max: limit, now: now, refs: map[string]*ref{}, objects: map[string]*object{}, flight: map[string]*fill{}}
-	if err := os.RemoveAll(filepath.Join(dir, "tmp")); err != nil {
-		return nil, invalid("cannot clear the store: %v", err)
-	}
 	for _, sub := range []string{"tmp", "refs", "objects"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
 			return nil, invalid("cannot make the store: %v", err)
 		}
 	}
-	return s, s.load()
+	if err := s.claimTmp(); err != nil {
+		return nil, invalid("cannot clear the store: %v", err)
+	}
+	if err := s.load(); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// claimTmp makes this process's own place for files under way, held by a lock, and removes those
+// whose owner is gone: several processes may write one store.
+func (s *store) claimTmp() error {
+	dirs, err := os.ReadDir(filepath.Join(s.dir, "tmp"))
+	if err != nil {
+		return err
+	}
+	for _, d := range dirs {
+		name := filepath.Join(s.dir, "tmp", d.Name())
+		f, err := os.Open(name)
+		if err != nil {
+			continue // another process was faster
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			err = os.RemoveAll(name)
+		}
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for range 8 { // between making and locking it another process may take it for left behind
+		if s.tmp, err = os.MkdirTemp(filepath.Join(s.dir, "tmp"), "p-"); err != nil {
+			return err
+		}
+		if s.lock, err = os.Open(s.tmp); err != nil {
+			continue
+		}
+		if err = unix.Flock(int(s.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+			if _, err = os.Stat(s.tmp); err == nil {
+				return nil
+			}
+		}
+		_ = s.lock.Close() // nothing was written
+	}
+	return err
+}
+
+// close gives the process's own place back.
+func (s *store) close() error {
+	if s.lock == nil {
+		return nil
+	}
+	return errors.Join(os.RemoveAll(s.tmp), s.lock.Close())
 }
 
 // load reads the references, oldest first is not needed: their times say when they were used.
@@ -174,12 +233,18 @@ func (s *store) evict(keep string) {
 
 // open returns the stored file of a key if the digest promised for it is still want. The
 // first time in a process the bytes are hashed again.
-func (s *store) open(key, want string) (*blob, bool) {
+func (s *store) open(key, want string) (*blob, *ref, bool) {
 	s.mu.Lock()
 	r := s.refs[key]
+	if r == nil { // another process may have stored it since
+		if found, used, err := readRef(s.refPath(key)); err == nil && found.Key == key {
+			s.link(found, used)
+			r = found
+		}
+	}
 	if r == nil || r.Want != want {
 		s.mu.Unlock()
-		return nil, false
+		return nil, nil, false
 	}
 	o := s.objects[r.SHA256]
 	f, err := os.Open(s.path(r.SHA256))
@@ -204,7 +269,7 @@ func (s *store) open(key, want string) (*blob, bool) {
 				s.unlink(s.refs[k])
 			}
 		}
-		return nil, false
+		return nil, nil, false
 	}
 	o.checked = true
 	now := s.now()
@@ -212,14 +277,14 @@ func (s *store) open(key, want string) (*blob, bool) {
 		_ = os.Chtimes(s.refPath(key), now, now) // only the order of eviction depends on it
 	}
 	o.used = now
-	return &blob{f, r.Size, r.SHA256}, true
+	return &blob{f, r.Size, r.SHA256}, r, true
 }
 
 // get returns a key's file, fetching it at most once at a time. fetch writes the bytes and
 // verifies them: what it accepts is stored, what it does not is gone.
 func (s *store) get(ctx context.Context, key, want string, fetch func(context.Context, *os.File) error) (b *blob, hit bool, err error) {
 	for {
-		if b, ok := s.open(key, want); ok {
+		if b, _, ok := s.open(key, want); ok {
 			return b, true, nil
 		}
 		s.mu.Lock()
@@ -250,7 +315,7 @@ func (s *store) get(ctx context.Context, key, want string, fetch func(context.Co
 		if f.err != nil {
 			return nil, false, f.err
 		}
-		if b, ok := s.open(key, want); ok {
+		if b, _, ok := s.open(key, want); ok {
 			return b, false, nil
 		}
 		if mine {
@@ -269,6 +334,11 @@ func (s *store) fill(ctx context.Context, key, want string, fetch func(context.C
 	if err := fetch(ctx, tmp); err != nil {
 		return err
 	}
+	return s.adopt(ref{Key: key, Want: want}, tmp)
+}
+
+// adopt moves a finished file into the store under the reference.
+func (s *store) adopt(r ref, tmp *os.File) error {
 	sum, size, err := hashFile(tmp)
 	if err != nil {
 		return err
@@ -282,11 +352,11 @@ func (s *store) fill(ctx context.Context, key, want string, fetch func(context.C
 	if err := os.Rename(tmp.Name(), s.path(sum)); err != nil {
 		return storeTrouble(err)
 	}
-	r := &ref{Key: key, Want: want, SHA256: sum, Size: size}
-	s.link(r, s.now())
+	r.SHA256, r.Size = sum, size
+	s.link(&r, s.now())
 	s.objects[sum].checked = true
-	if err := s.writeRef(r); err != nil {
-		s.unlink(r)
+	if err := s.writeRef(&r); err != nil {
+		s.unlink(&r)
 		return err
 	}
 	s.evict(sum)
@@ -294,7 +364,7 @@ func (s *store) fill(ctx context.Context, key, want string, fetch func(context.C
 }
 
 func (s *store) scratch() (*os.File, error) {
-	f, err := os.CreateTemp(filepath.Join(s.dir, "tmp"), "fetch-*")
+	f, err := os.CreateTemp(s.tmp, "fetch-*")
 	if err != nil {
 		return nil, storeTrouble(err)
 	}
@@ -306,7 +376,7 @@ func (s *store) writeRef(r *ref) error {
 	if err != nil {
 		return err
 	}
-	return writeAtomic(filepath.Join(s.dir, "tmp"), s.refPath(r.Key), b)
+	return writeAtomic(s.tmp, s.refPath(r.Key), b)
 }
 
 func writeAtomic(tmpDir, name string, b []byte) error {

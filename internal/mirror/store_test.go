@@ -91,7 +91,7 @@ func TestStoreSurvivesARestart(t *testing.T) {
 	// bytes changed behind its back are found on the first read, and dropped
 	for key, ref := range again.refs {
 		check(t, os.WriteFile(again.path(ref.SHA256), bytes.Repeat([]byte("x"), int(ref.Size)), 0o600))
-		if b, ok := again.open(key, ref.Want); ok {
+		if b, _, ok := again.open(key, ref.Want); ok {
 			b.Close()
 			t.Errorf("%s is served from changed bytes", key)
 		}
@@ -121,7 +121,7 @@ func TestStoreIsBounded(t *testing.T) {
 	for i := range 50 {
 		c.add(time.Second)
 		check(t, putObject(t, s, fmt.Sprint(i), fmt.Sprintf("%0100d", i)))
-		if b, ok := s.open("0", "w"); ok { // used all the time
+		if b, _, ok := s.open("0", "w"); ok { // used all the time
 			b.Close()
 		} else {
 			t.Fatalf("the most used object went at %d", i)
@@ -130,7 +130,7 @@ func TestStoreIsBounded(t *testing.T) {
 			t.Fatalf("%d bytes", s.total)
 		}
 	}
-	if _, ok := s.open("1", "w"); ok {
+	if _, _, ok := s.open("1", "w"); ok {
 		t.Error("the least used object is still there")
 	}
 	objects, err := filepath.Glob(filepath.Join(s.dir, "objects/*/*"))
@@ -183,7 +183,7 @@ func TestStoreSharesAndFetchesOnce(t *testing.T) {
 	if _, _, err := s.get(t.Context(), "bad", "w", func(context.Context, *os.File) error { return errNotFound }); !errors.Is(err, errNotFound) {
 		t.Errorf("%v", err)
 	}
-	tmp, err := os.ReadDir(filepath.Join(s.dir, "tmp"))
+	tmp, err := os.ReadDir(s.tmp)
 	check(t, err)
 	if len(tmp) != 0 {
 		t.Errorf("%d temporary files left", len(tmp))
