@@ -263,7 +263,7 @@ func writeOrigin(b *strings.Builder, in Input) {
 	row("base", cell(in.Verdict.Base))
 	row("model", cell(in.Created.Model))
 	if in.Sandbox != "" {
-		row("isolation", text(in.Sandbox, 200))
+		row("isolation", text(in.Sandbox, 300))
 	}
 	var meters []string
 	for _, m := range in.Created.Limits.Meters(in.Spent) {

@@ -10,6 +10,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/forge"
 	"github.com/daybreak-agent/daybreak/internal/git"
 	"github.com/daybreak-agent/daybreak/internal/proposal"
+	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
@@ -123,5 +124,9 @@ func (r *run) sandboxLine(sum event.Summary) string {
 	if s == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s, %s", s.Runtime, s.Isolation)
+	line := fmt.Sprintf("%s, %s", s.Runtime, s.Isolation)
+	if what := sandbox.Explain(s.Isolation); what != "" {
+		line += ": " + what
+	}
+	return line
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/app"
 	"github.com/daybreak-agent/daybreak/internal/cli/kit"
 	"github.com/daybreak-agent/daybreak/internal/guest"
+	"github.com/daybreak-agent/daybreak/internal/sandbox"
 )
 
 // NewCmd makes the command.
@@ -159,5 +160,14 @@ func (r *report) sandbox(ctx context.Context, a *app.App) {
 		r.bad("sandbox", fmt.Sprintf("a command in it failed: %s", res.Head))
 	default:
 		r.good("sandbox", fmt.Sprintf("%s, %s, cgroups %s: started and answered in %s", c.Runtime, c.Isolation, c.Cgroup, took.Round(time.Millisecond)))
+		r.good("isolation", fmt.Sprintf("%s; %s", sandbox.Explain(c.Isolation), otherRuntime(c)))
 	}
+}
+
+// otherRuntime says what else there is, for people who weigh isolation against speed.
+func otherRuntime(c sandbox.Capabilities) string {
+	if c.OwnKernel {
+		return "most of the host's kernel is out of a command's reach"
+	}
+	return "for tenants that you do not trust set sandbox.runtime to runsc, which gives each sandbox a kernel of its own"
 }

@@ -9,6 +9,7 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
@@ -51,7 +52,7 @@ func engineOf(name string) (engine, error) {
 
 func runcEngine() engine {
 	return engine{
-		name: Runc, isolation: "namespaces", needs: "install runc 1.2 or newer with seccomp",
+		name: Runc, isolation: sandbox.Namespaces, needs: "install runc 1.2 or newer with seccomp",
 		version: func(_ context.Context, _ string, f runtimeFeatures) (string, error) {
 			if v := f.Annotations["org.opencontainers.runc.version"]; v != "" {
 				return v, nil
