@@ -80,6 +80,10 @@ func goCache() string {
 
 // configuration is the operator's file. The model server speaks every dialect.
 func configuration(url, more string) string {
+	runtime := os.Getenv(runcEnv)
+	if strings.Contains(more, "runtime: runsc") {
+		runtime = os.Getenv(runscEnv)
+	}
 	return fmt.Sprintf(`model: anthropic/claude-sonnet-4-5
 providers:
   anthropic: {base_url: %q}
@@ -89,7 +93,7 @@ sandbox:
   runtime_path: %s
   guest_path: %s
 %s`, orElse(url, "http://127.0.0.1:1"), orElse(url, "http://127.0.0.1:1")+"/v1", orElse(url, "http://127.0.0.1:1")+"/v1",
-		os.Getenv(runcEnv), os.Getenv(guestEnv), more)
+		runtime, os.Getenv(guestEnv), more)
 }
 
 func orElse(s, other string) string {

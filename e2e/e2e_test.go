@@ -8,6 +8,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,6 +27,7 @@ import (
 const (
 	guestEnv = "DAYBREAK_E2E_GUEST"
 	runcEnv  = "DAYBREAK_E2E_RUNC"
+	runscEnv = "DAYBREAK_E2E_RUNSC"
 )
 
 func TestMain(m *testing.M) {
@@ -57,7 +59,7 @@ func (p prepared) Run() int {
 		fmt.Fprintf(os.Stderr, "build the guest: %v\n%s", err, out)
 		return 1
 	}
-	for k, v := range map[string]string{guestEnv: guest, runcEnv: findRunc()} {
+	for k, v := range map[string]string{guestEnv: guest, runcEnv: findRuntime("runc"), runscEnv: findRuntime("runsc")} {
 		if err := os.Setenv(k, v); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
@@ -66,13 +68,13 @@ func (p prepared) Run() int {
 	return p.m.Run()
 }
 
-func findRunc() string {
-	if p, err := filepath.Abs("../.tools/bin/runc"); err == nil {
+func findRuntime(name string) string {
+	if p, err := filepath.Abs("../.tools/bin/" + name); err == nil {
 		if _, err := os.Stat(p); err == nil {
 			return p
 		}
 	}
-	p, _ := exec.LookPath("runc")
+	p, _ := exec.LookPath(name)
 	return p
 }
 
@@ -106,5 +108,14 @@ func TestScripts(t *testing.T) {
 		Cmds:                commands(),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
+		Condition: func(name string) (bool, error) {
+			if name != "gvisor" {
+				return false, fmt.Errorf("unknown condition %q", name)
+			}
+			if os.Getenv(runscEnv) == "" && os.Getenv("CI") == "true" {
+				return false, errors.New("runsc was not found; run `make gvisor`")
+			}
+			return os.Getenv(runscEnv) != "", nil
+		},
 	})
 }
