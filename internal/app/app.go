@@ -30,6 +30,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/model/catalog"
 	"github.com/daybreak-agent/daybreak/internal/policy"
 	"github.com/daybreak-agent/daybreak/internal/policy/secrets"
+	"github.com/daybreak-agent/daybreak/internal/prover"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/sandbox/oci"
 	"github.com/daybreak-agent/daybreak/internal/snapshot"
@@ -246,11 +247,16 @@ func (a *App) Worker(h Hooks) (*worker.Worker, error) {
 	return worker.New(worker.Config{
 		Store: a.Store, Runtime: rt, Git: a.Git, Snapshots: a.Snapshots,
 		Forge: pulls, Model: a.Model, Redactor: policy.NewRedactor(a.secrets()), Secrets: secrets.New(a.secrets()), Sandbox: spec, Environment: a.Environment(),
-		Protected: c.Protected, AuthorName: c.Author.Name, AuthorEmail: c.Author.Email,
+		Setup: a.setup(), Protected: c.Protected, AuthorName: c.Author.Name, AuthorEmail: c.Author.Email,
 		MaxOutput: c.Reply.MaxOutput, Thinking: c.Reply.Thinking,
 		Owner: Owner(), Dead: Gone, Sign: a.signer.sign, Now: a.Now, Rand: a.opts.Rand, Logger: a.opts.Logger,
 		Observe: h.Observe, Show: h.Show, Progress: h.Progress,
 	}), nil
+}
+
+// setup is how the operator lets dependencies be prepared.
+func (a *App) setup() prover.Setup {
+	return prover.Setup{Off: a.Config.Sandbox.Setup == "named", Timeout: a.Config.Sandbox.SetupTimeout}
 }
 
 // SandboxSpec is the operator's sandbox, without a tree.

@@ -38,7 +38,7 @@ func (a *App) Prover() (*prover.Prover, *Boxes, error) {
 	}
 	rec := &Boxes{st: a.Store}
 	return prover.New(prover.Config{
-		Runtime: rt, Git: a.Git, Snapshots: a.Snapshots, Sandbox: a.SandboxSpec(""), Owner: standAlone, Record: rec,
+		Runtime: rt, Git: a.Git, Snapshots: a.Snapshots, Sandbox: a.SandboxSpec(""), Owner: standAlone, Record: rec, Setup: a.setup(),
 		Now: a.Now, Rand: a.opts.Rand, Logger: a.opts.Logger,
 	}), rec, nil
 }

@@ -118,6 +118,9 @@ type Sandbox struct {
 	TmpSize     Size     `yaml:"tmp_size"`
 	Mounts      []Mount  `yaml:"mounts"`
 	Env         []string `yaml:"env"` // KEY=VALUE for every command
+
+	Setup        string        `yaml:"setup"`         // detect, or named: only what a repository's own file names is run
+	SetupTimeout time.Duration `yaml:"setup_timeout"` // of preparing dependencies
 }
 
 // Mount is a read-only directory for every sandbox, such as a module cache.
@@ -157,6 +160,7 @@ func Default() Config {
 		Reply:  Reply{MaxOutput: 16_000},
 		Sandbox: Sandbox{
 			Runtime: "runc", Memory: 4 << 30, CPUs: 2, Pids: 1024, WorkSize: 2 << 30, HomeSize: 2 << 30, TmpSize: 1 << 30,
+			Setup: "detect", SetupTimeout: 20 * time.Minute,
 		},
 		Network: "registries",
 		Mirror:  Mirror{StoreSize: 10 << 30, Limits: MirrorLimits{NewNames: 20, NewVersions: 200, Fetches: 5000, Refusals: 500, Connections: 64, PerSecond: 2000}},
@@ -235,6 +239,12 @@ func (c Config) check(path string) error {
 	if err := c.checkNetwork(); err != nil {
 		return bad("%v", err)
 	}
+	if c.Sandbox.Setup != "detect" && c.Sandbox.Setup != "named" {
+		return bad("sandbox.setup is %q; use detect or named", c.Sandbox.Setup)
+	}
+	if c.Sandbox.SetupTimeout < 0 {
+		return bad("sandbox.setup_timeout is negative")
+	}
 	for _, m := range c.Sandbox.Mounts {
 		if !filepath.IsAbs(m.Source) || !filepath.IsAbs(m.Target) {
 			return bad("sandbox.mounts: %q → %q must both be absolute paths", m.Source, m.Target)
@@ -302,7 +312,75 @@ type Repo struct {
 	TestGlobs []string      `yaml:"test_globs"` // paths that are tests
 	Timeout   time.Duration `yaml:"timeout"`    // of one run of the suite
 	Protected []string      `yaml:"protected"`  // more paths to hold for a person
-	Network   string        `yaml:"network"`    // "offline": no package registry but for preparing
+
+	// Setup replaces the detection of how dependencies are installed; an empty list installs none.
+	Setup        []SetupStep   `yaml:"setup"`
+	SetupTimeout time.Duration `yaml:"setup_timeout"` // of all of it; only ever less than the operator's
+	Network      string        `yaml:"network"`       // "offline": no package registry but for preparing
+}
+
+// SetupStep is one command that prepares the repository. In the file it is a string, or a map
+// with the keys run, root or files.
+type SetupStep struct {
+	Run string
+	// Root runs it as root of its sandbox, before every step that is not: for the packages of the
+	// system.
+	Root bool
+	// Files are paths and globs on which the result depends. Without them it is made again for
+	// every commit.
+	Files []string
+}
+
+// UnmarshalYAML implements yaml.InterfaceUnmarshaler.
+func (s *SetupStep) UnmarshalYAML(decode func(any) error) error {
+	var line string
+	if err := decode(&line); err == nil {
+		s.Run = line
+		return nil
+	}
+	var m struct {
+		Run   string   `yaml:"run"`
+		Root  any      `yaml:"root"`
+		Files []string `yaml:"files"`
+	}
+	if err := decode(&m); err != nil {
+		return fmt.Errorf("a setup step is a command, or a map with run, root and files: %w", err)
+	}
+	s.Run, s.Files = m.Run, m.Files
+	switch r := m.Root.(type) {
+	case nil:
+	case bool:
+		s.Root = r
+	case string: // "root: apt-get install …" is the short form
+		if m.Run != "" {
+			return errors.New("a setup step has a command under run and another under root")
+		}
+		s.Run, s.Root = r, true
+	default:
+		return errors.New("root of a setup step is true or a command")
+	}
+	return nil
+}
+
+// Caps on the setup list of a repository.
+const (
+	maxSetupSteps   = 50
+	maxSetupCommand = 8 << 10 // bytes
+)
+
+func (r Repo) checkSetup() error {
+	if len(r.Setup) > maxSetupSteps {
+		return fmt.Errorf("setup has %d steps, at most %d are run", len(r.Setup), maxSetupSteps)
+	}
+	for i, s := range r.Setup {
+		if strings.TrimSpace(s.Run) == "" || len(s.Run) > maxSetupCommand || strings.ContainsRune(s.Run, 0) {
+			return fmt.Errorf("step %d of setup is empty, too long or no text", i+1)
+		}
+	}
+	if r.SetupTimeout < 0 {
+		return errors.New("setup_timeout is negative")
+	}
+	return nil
 }
 
 // RepoFile is its path.
@@ -328,6 +406,9 @@ func ParseRepo(b []byte) (Repo, error) {
 	}
 	if r.Test == "" && (r.TestOne != "" || r.Format != "" || len(r.Report) > 0) {
 		return r, &task.Error{Class: task.Invalid, Msg: RepoFile + ": test_one, format and report need test"}
+	}
+	if err := r.checkSetup(); err != nil {
+		return r, &task.Error{Class: task.Invalid, Msg: RepoFile, Err: err}
 	}
 	return r, nil
 }

@@ -30,6 +30,15 @@ func (SandboxStarted) EventKind() Kind { return "sandbox.started" }
 func (SandboxEnded) EventKind() Kind { return "sandbox.ended" }
 
 // EventKind implements [Payload].
+func (SetupStarted) EventKind() Kind { return "setup.started" }
+
+// EventKind implements [Payload].
+func (SetupFinished) EventKind() Kind { return "setup.finished" }
+
+// EventKind implements [Payload].
+func (SetupReady) EventKind() Kind { return "setup.ready" }
+
+// EventKind implements [Payload].
 func (BaselineFinished) EventKind() Kind { return "baseline.finished" }
 
 // EventKind implements [Payload].
@@ -180,6 +189,12 @@ func newPayload(k Kind) Payload {
 		return &SandboxStarted{}
 	case "sandbox.ended":
 		return &SandboxEnded{}
+	case "setup.started":
+		return &SetupStarted{}
+	case "setup.finished":
+		return &SetupFinished{}
+	case "setup.ready":
+		return &SetupReady{}
 	case "baseline.finished":
 		return &BaselineFinished{}
 	case "prompt.frozen":

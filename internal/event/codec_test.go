@@ -188,7 +188,7 @@ func payloads() []Payload {
 		&SnapshotReady{},
 		&SandboxStarted{},
 		&SandboxEnded{},
-		&BaselineFinished{},
+		&BaselineFinished{}, &SetupStarted{}, &SetupFinished{}, &SetupReady{},
 		&PromptFrozen{},
 		&ModelRequested{},
 		&ModelResponded{},

@@ -29,6 +29,8 @@ type Summary struct {
 	Unpriced bool
 
 	Snapshot     *SnapshotReady
+	Setup        *SetupReady
+	SetupStep    *SetupStarted // a step of setup without an end
 	Baseline     *BaselineFinished
 	Prompt       *PromptFrozen
 	Workspace    *WorkspaceSaved
@@ -153,6 +155,12 @@ func (s *Summary) take(seq int64, p Payload) {
 		s.Reason = p.Reason
 	case *SnapshotReady:
 		s.Snapshot = p
+	case *SetupStarted:
+		s.SetupStep = p
+	case *SetupFinished:
+		s.SetupStep = nil
+	case *SetupReady:
+		s.Setup, s.SetupStep = p, nil
 	case *BaselineFinished:
 		s.Baseline = p
 	case *PromptFrozen:

@@ -95,6 +95,40 @@ type SandboxEnded struct {
 	Reason string `json:"reason"`
 }
 
+// SetupStarted is written before a command that prepares dependencies runs.
+type SetupStarted struct {
+	N       int    `json:"n"` // of Of, from 1
+	Of      int    `json:"of"`
+	Name    string `json:"name"`
+	Command string `json:"command"`
+	Dir     string `json:"dir"` // below the work tree
+	Root    bool   `json:"root,omitempty"`
+	Why     string `json:"why"` // what made detection choose it
+}
+
+// SetupFinished is written when it has ended.
+type SetupFinished struct {
+	N        int    `json:"n"`
+	Name     string `json:"name"`
+	Command  string `json:"command"`
+	ExitCode int    `json:"exit_code"`
+	TimedOut bool   `json:"timed_out,omitempty"`
+	Optional bool   `json:"optional,omitempty"` // a failure is a warning
+	Millis   int64  `json:"ms"`
+	Log      Text   `json:"log"` // the command with its whole output
+}
+
+// SetupReady names the prepared dependencies from which every later sandbox of the task starts.
+type SetupReady struct {
+	Digest   string   `json:"digest"` // "" when there was nothing to prepare
+	Cached   bool     `json:"cached"` // from an earlier task with the same lockfiles and commands
+	Commands []string `json:"commands,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+	Undone   []string `json:"undone,omitempty"` // tracked files that setup changed: they are as the base has them
+	Left     []string `json:"left,omitempty"`   // untracked paths in the checkout that are setup's and leave with no change
+	Millis   int64    `json:"ms"`
+}
+
 // BaselineFinished summarises the suite on the base commit.
 type BaselineFinished struct {
 	Runner   string   `json:"runner"`

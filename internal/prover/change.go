@@ -75,6 +75,9 @@ func (p *Prover) Change(ctx context.Context, q Request) (Outcome, error) {
 	if err != nil {
 		return out, err
 	}
+	if out.Snapshot, _, err = p.Setup(ctx, out.Snapshot, repo, nil, q.Progress); err != nil {
+		return out, err
+	}
 	b, _, _, err := p.Baseline(ctx, out.Snapshot, repo, q.Progress)
 	if err != nil {
 		return out, err

@@ -1,6 +1,6 @@
 // Package prover gives the verifier what it needs of an installation: benches in the operator's
-// sandbox on a prepared snapshot, the repository's own settings, and baselines that are kept
-// beside the snapshot. A task's worker and `daybreak verify` both go through it.
+// sandbox on a prepared snapshot, the repository's own settings, prepared dependencies, and
+// baselines that are kept beside the snapshot. A task's worker and `daybreak verify` both go through it.
 //
 // Invariants: there is one way to verify, whoever made the change; the repository's settings
 // come from the base commit alone; every bench is recorded by its owner before a command runs
@@ -49,6 +49,7 @@ type Config struct {
 	// the spec what that needs, and returns how to end it, nil when there is none. Access itself
 	// may be nil: no sandbox reaches anything.
 	Access func(ctx context.Context, spec *sandbox.Spec) (end func(context.Context) error, err error)
+	Setup  Setup // its zero value is the default
 	Now    func() time.Time
 	Rand   io.Reader
 	Logger *slog.Logger
@@ -87,7 +88,7 @@ func (p *Prover) Verifier(c config.Repo) *verify.Verifier {
 // Baseline runs the suite on the base, or takes the ledger of an earlier verification on the
 // same base and environment. doc is its JSON; cached says that nothing was run.
 func (p *Prover) Baseline(ctx context.Context, s snapshot.Snapshot, c config.Repo, progress func(note string)) (b verify.Baseline, doc []byte, cached bool, err error) {
-	name := "baseline-" + settingsDigest(c) + ".json"
+	name := "baseline-" + settingsDigest(c, s.Layers.Digest) + ".json"
 	if doc, err = p.cfg.Snapshots.Note(s, name); err == nil && json.Unmarshal(doc, &b) == nil {
 		return b, doc, true, nil
 	}
@@ -104,10 +105,10 @@ func (p *Prover) Baseline(ctx context.Context, s snapshot.Snapshot, c config.Rep
 	return b, doc, false, err
 }
 
-// settingsDigest names the repository's own words about its tests, on which a baseline depends
-// beside the snapshot.
-func settingsDigest(c config.Repo) string {
-	b, _ := json.Marshal([]any{verify.Version, c}) // a ledger of another verifier may name tests otherwise
+// settingsDigest names the repository's own words about its tests and the prepared dependencies,
+// on which a baseline depends beside the snapshot.
+func settingsDigest(c config.Repo, layers string) string {
+	b, _ := json.Marshal([]any{verify.Version, c, layers}) // a ledger of another verifier may name tests otherwise
 	s := sha256.Sum256(b)
 	return hex.EncodeToString(s[:8])
 }
@@ -116,8 +117,9 @@ func settingsDigest(c config.Repo) string {
 func (p *Prover) Spec(purpose string, s snapshot.Snapshot) sandbox.Spec {
 	spec := p.cfg.Sandbox
 	spec.Task, spec.Purpose, spec.Tree = p.cfg.Owner, purpose, s.Tree
+	layered(&spec, s.Layers)
 	if p.cfg.Snapshots.HasHome(s) {
-		spec.Home.Lower = []string{s.Home}
+		spec.Home.Lower = append(slices.Clip(spec.Home.Lower), s.Home)
 	}
 	return spec
 }
@@ -192,7 +194,7 @@ func (p *Prover) Bench(ctx context.Context, purpose string, s snapshot.Snapshot,
 			return nil, err
 		}
 		if dir != "" {
-			spec.Home = sandbox.Layers{Keep: dir}
+			spec.Home.Keep = dir
 			commit = done
 		}
 	}

@@ -23,6 +23,9 @@ const (
 	GID     = 1000          //
 )
 
+// Path is PATH in every sandbox whose spec says nothing else.
+const Path = "/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 // Spec says what to start.
 type Spec struct {
 	Task    string // owner; orphans are found by it

@@ -1,9 +1,10 @@
 // Package snapshot owns the prepared, read-only file trees that sandboxes start from: a bare
 // mirror per repository and, per (repository, base commit, environment), a one-commit
-// checkout and the caches that preparing it filled.
+// checkout and the caches that the suite filled; and beside them, per (repository, environment,
+// lockfiles and commands), the layers that installing dependencies left.
 //
-// Invariants: a snapshot is complete or absent (built aside, renamed into place); nothing
-// writes to it afterwards; its checkout holds one commit and no other object, ref or reflog;
+// Invariants: snapshots and layers are complete or absent (built aside, renamed into place);
+// nothing writes to them afterwards; a layer never changes or hides what the base tracks; its checkout holds one commit and no other object, ref or reflog;
 // the source repository's work tree, index and configuration are never touched.
 package snapshot
 
@@ -18,4 +19,7 @@ type Snapshot struct {
 	Bytes    int64    //
 	Warnings []string // submodules, LFS pointers, links that leave the tree, case collisions: one line each
 	Cached   bool     // it was there already
+
+	Environment string // digest, as asked for
+	Layers      Layers // prepared dependencies, see [Snapshot.With]
 }

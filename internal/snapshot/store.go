@@ -44,7 +44,7 @@ func New(cfg Config) (*Store, error) {
 	if !filepath.IsAbs(cfg.Dir) {
 		return nil, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("snapshot directory %q is not absolute", cfg.Dir)}
 	}
-	for _, d := range []string{"repos", "snapshots", "locks"} {
+	for _, d := range []string{"repos", "snapshots", "layers", "locks"} {
 		if err := os.MkdirAll(filepath.Join(cfg.Dir, d), 0o755); err != nil {
 			return nil, fmt.Errorf("make the snapshot directory: %w", err)
 		}
@@ -190,7 +190,7 @@ func (s *Store) load(src Source, base string) (Snapshot, error) {
 	}
 	return Snapshot{
 		Digest: d, Base: base, Tree: filepath.Join(s.dir(d), "tree"), Home: filepath.Join(s.dir(d), "home"),
-		GitDir: s.mirror(src.Repo), Files: m.Files, Bytes: m.Bytes, Warnings: m.Warnings, Cached: true,
+		Environment: m.Env, GitDir: s.mirror(src.Repo), Files: m.Files, Bytes: m.Bytes, Warnings: m.Warnings, Cached: true,
 	}, nil
 }
 
@@ -290,7 +290,7 @@ func (s *Store) Remove(digest string) error {
 
 // sweep removes what crashed builds and abandoned homes left more than a day ago.
 func (s *Store) sweep() {
-	for _, pattern := range []string{"snapshots/.tmp-*", "snapshots/*/.home-*"} {
+	for _, pattern := range []string{"snapshots/.tmp-*", "snapshots/*/.home-*", "layers/.tmp-*"} {
 		found, _ := filepath.Glob(filepath.Join(s.cfg.Dir, pattern)) // the pattern is well-formed
 		for _, p := range found {
 			if fi, err := os.Lstat(p); err == nil && s.cfg.Now().Sub(fi.ModTime()) > 24*time.Hour {

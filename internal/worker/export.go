@@ -49,13 +49,27 @@ func (r *run) export(ctx context.Context) (change, error) {
 // exportLimits lets build output stay behind when a change would be too large with it.
 func (r *run) exportLimits() sandbox.ExportLimits {
 	return sandbox.ExportLimits{Ignored: func(ctx context.Context, paths []string) ([]string, error) {
-		return r.cfg.Git.Ignored(ctx, r.snap.GitDir, r.snap.Base, r.snap.Tree, paths)
+		out, err := r.cfg.Git.Ignored(ctx, r.snap.GitDir, r.snap.Base, r.snap.Tree, paths)
+		for _, p := range paths {
+			if r.snap.Layers.Owns(p) && !slices.Contains(out, p) {
+				out = append(out, p)
+			}
+		}
+		return out, err
 	}}
 }
 
-// sort fills the change from exported files: what the base's own rules ignore is left out, what
-// is as in the base is dropped, and policy decides about every other path.
+// sort fills the change from exported files: what the base's own rules ignore and what preparing
+// dependencies had put there is left out, what is as in the base is dropped, and policy decides
+// about every other path.
 func (r *run) sort(ctx context.Context, c change, in []git.Change) (change, error) {
+	in = slices.DeleteFunc(slices.Clone(in), func(e git.Change) bool {
+		owned := r.snap.Layers.Owns(e.Path)
+		if owned {
+			c.leftOut = append(c.leftOut, e.Path)
+		}
+		return owned
+	})
 	paths := make([]string, len(in))
 	for i, e := range in {
 		paths[i] = e.Path

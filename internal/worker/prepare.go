@@ -50,6 +50,9 @@ func (r *run) prepare(ctx context.Context) error {
 	if err := r.collect(ctx); err != nil {
 		return err
 	}
+	if err := r.setup(ctx); err != nil {
+		return err
+	}
 	return r.baseline(ctx)
 }
 
@@ -124,7 +127,7 @@ func (r *run) verifier() *verify.Verifier { return r.prover().Verifier(r.set.rep
 func (r *run) prover() *prover.Prover {
 	return prover.New(prover.Config{
 		Runtime: r.cfg.Runtime, Git: r.cfg.Git, Snapshots: r.cfg.Snapshots, Sandbox: r.cfg.Sandbox,
-		Owner: string(r.j.Summary().Task), Record: boxes{r}, Access: r.access, Now: r.cfg.Now, Rand: r.cfg.Rand, Logger: r.cfg.Logger,
+		Owner: string(r.j.Summary().Task), Record: boxes{r}, Access: r.access, Setup: r.cfg.Setup, Now: r.cfg.Now, Rand: r.cfg.Rand, Logger: r.cfg.Logger,
 	})
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/model"
 	"github.com/daybreak-agent/daybreak/internal/network"
 	"github.com/daybreak-agent/daybreak/internal/policy/secrets"
+	"github.com/daybreak-agent/daybreak/internal/prover"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/snapshot"
 	"github.com/daybreak-agent/daybreak/internal/store"
@@ -44,9 +45,10 @@ type Config struct {
 	Sandbox sandbox.Spec // template: mounts, environment and limits of every sandbox
 	// Network opens ways to the package registries; nil: no sandbox reaches anything.
 	Network     network.Network
-	Offline     bool     // only the sandbox that prepares dependencies reaches them
-	Environment string   // digest of what a sandbox looks like; part of a snapshot's identity
-	Protected   []string // globs of paths to hold, beside the built-in ones
+	Offline     bool         // only the sandbox that prepares dependencies reaches them
+	Setup       prover.Setup // how dependencies may be prepared; its zero value is the default
+	Environment string       // digest of what a sandbox looks like; part of a snapshot's identity
+	Protected   []string     // globs of paths to hold, beside the built-in ones
 	AuthorName  string
 	AuthorEmail string
 	MaxOutput   int // tokens of one reply

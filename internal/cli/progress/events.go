@@ -28,6 +28,8 @@ func (v *View) show(p event.Payload) {
 		for _, w := range p.Warnings {
 			v.line(warn, "!", "note", taskview.Escape(w))
 		}
+	case *event.SetupStarted, *event.SetupFinished, *event.SetupReady:
+		v.setup(p)
 	case *event.BaselineFinished:
 		v.baseline(p)
 	case *event.SandboxStarted:
@@ -104,6 +106,43 @@ func (v *View) showStep(p event.Payload) {
 	case *event.Declined:
 		v.judged = true
 		v.line(warn, "○", "declined", taskview.Escape(words(task.VerdictKind(p.Kind)))+": "+taskview.Escape(p.Reason))
+	}
+}
+
+// maxSetupLog is how many lines of a failing command's output are on the screen; all of it is in
+// the record.
+const maxSetupLog = 15
+
+// setup prints what preparing dependencies did.
+func (v *View) setup(p event.Payload) {
+	switch p := p.(type) {
+	case *event.SetupStarted:
+		v.doing = "setup: " + taskview.Escape(firstLine(p.Command))
+	case *event.SetupFinished:
+		text := taskview.Escape(firstLine(p.Command)) + "  " + ms(p.Millis)
+		if p.ExitCode == 0 && !p.TimedOut {
+			v.line(good, "✓", "setup", text)
+			return
+		}
+		if p.Optional {
+			v.line(warn, "!", "setup", fmt.Sprintf("%s  exit %d", text, p.ExitCode))
+			return
+		}
+		v.line(bad, "✗", "setup", fmt.Sprintf("%s  exit %d", text, p.ExitCode))
+		if s, err := v.load(p.Log); err == nil {
+			lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+			v.say(strings.Join(lines[max(0, len(lines)-maxSetupLog):], "\n"))
+		}
+	case *event.SetupReady:
+		if p.Cached && len(p.Commands) > 0 {
+			v.line(good, "✓", "setup", taskview.Escape(firstLine(strings.Join(p.Commands, "; ")))+", ready already")
+		}
+		for _, w := range p.Warnings {
+			v.line(warn, "!", "note", taskview.Escape(w))
+		}
+		for _, name := range p.Undone {
+			v.line(warn, "!", "note", "setup changed "+taskview.Escape(name)+", which is as the base has it")
+		}
 	}
 }
 

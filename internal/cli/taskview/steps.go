@@ -98,6 +98,8 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 		if p.opts.Full {
 			p.item(e.Time, "%s", p.dim("sandbox ended: %s", Escape(v.Reason)))
 		}
+	case *event.SetupStarted, *event.SetupFinished, *event.SetupReady:
+		p.setup(e, v)
 	case *event.BaselineFinished:
 		s := fmt.Sprintf("baseline: %d passed, %d failed, %d skipped, %d flaky", v.Passed, v.Failed, v.Skipped, len(v.Flaky))
 		p.item(e.Time, "%s  %s%s", s, p.dim("%s", Escape(v.Command)), reason(v.Problem))
@@ -124,6 +126,48 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 		p.item(e.Time, "%s", p.dim("log signed up to event %d by key %s", v.Seq, Escape(v.KeyID)))
 	default:
 		p.item(e.Time, "%s", p.dim("%s (not known to this version)", Escape(string(e.Kind))))
+	}
+}
+
+// setup writes what prepared the dependencies. The output of a command that failed is shown
+// whole: it is why the task ended.
+func (p *printer) setup(e event.Event, payload event.Payload) {
+	switch v := payload.(type) {
+	case *event.SetupStarted:
+		where := ""
+		if v.Dir != "." {
+			where = " in " + Escape(v.Dir)
+		}
+		if v.Root {
+			where += " as root"
+		}
+		p.item(e.Time, "setup %d of %d: %s%s  %s", v.N, v.Of, Escape(v.Command), where, p.dim("%s", Escape(v.Why)))
+	case *event.SetupFinished:
+		switch {
+		case v.ExitCode == 0 && !v.TimedOut:
+			p.item(e.Time, "  done  %s", took(v.Millis))
+			p.full(v.Log)
+			return
+		case v.TimedOut:
+			p.item(e.Time, "  %s", p.red("did not end in time  %s", took(v.Millis)))
+		default:
+			p.item(e.Time, "  %s", p.red("exit code %d  %s", v.ExitCode, took(v.Millis)))
+		}
+		p.text(v.Log)
+	case *event.SetupReady:
+		if len(v.Commands) > 0 {
+			how := "made"
+			if v.Cached {
+				how = "from an earlier task with the same lockfiles: " + Escape(strings.Join(v.Commands, "; "))
+			}
+			p.item(e.Time, "dependencies %s: %s  %s", short(v.Digest), how, took(v.Millis))
+		}
+		for _, w := range v.Warnings {
+			p.item(e.Time, "  %s", Escape(w))
+		}
+		for _, name := range v.Undone {
+			p.item(e.Time, "  setup changed %s, which is as the base has it", Escape(name))
+		}
 	}
 }
 

@@ -181,7 +181,7 @@ func profileDigest(s *specs.Spec) (string, error) {
 // winning. It holds nothing of the worker's own environment.
 func environment(extra []string) ([]string, error) {
 	env := []string{
-		"PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"PATH=" + sandbox.Path,
 		"HOME=" + sandbox.HomeDir, "USER=agent", "LOGNAME=agent", "SHELL=/bin/bash", "LANG=C.UTF-8",
 		"TMPDIR=" + sandbox.TempDir, "TERM=dumb", "PWD=" + sandbox.WorkDir,
 	}

@@ -1,0 +1,373 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// Layers are what preparing the dependencies of a base left, in the form in which sandboxes
+// take it: over the checkout, in HOME and in the system. The zero value is none.
+type Layers struct {
+	Digest string   // of repository, environment and the setup's key; "" for none
+	Home   string   // host directories; "" where nothing was written
+	Work   string   //
+	System string   //
+	Left   []string // topmost paths of Work that the base does not track, directories with a slash; sorted
+	Undone []string // tracked paths that setup had changed or deleted: the layer leaves them as the base has them
+	Record []byte   // JSON of whoever made them
+
+	// Env (KEY=VALUE) and Path (directories that come first on PATH) are what makes them found;
+	// whoever prepares sets both, they are not stored.
+	Env, Path []string
+}
+
+// layersMeta is the record of complete layers.
+type layersMeta struct {
+	Left   []string        `json:"left"`
+	Undone []string        `json:"undone"`
+	Record json.RawMessage `json:"record"`
+	Made   time.Time       `json:"made"`
+}
+
+// With is the snapshot with prepared dependencies. Its caches are kept apart from those of the
+// bare checkout.
+func (s Snapshot) With(l Layers) Snapshot {
+	s.Layers = l
+	if l.Digest != "" {
+		s.Home = filepath.Join(filepath.Dir(s.Tree), "home-"+l.Digest)
+	}
+	return s
+}
+
+// Layers finds what an earlier setup of the same key left, for this repository and
+// environment, whatever the commit. Class NotFound when there is none.
+func (s *Store) Layers(snap Snapshot, key string) (Layers, error) {
+	return s.loadLayers(layersDigest(snap, key))
+}
+
+func layersDigest(snap Snapshot, key string) string {
+	return hash("daybreak.layers.v1", filepath.Base(snap.GitDir), snap.Environment, key)
+}
+
+func (s *Store) layersDir(digest string) string { return filepath.Join(s.cfg.Dir, "layers", digest) }
+
+func (s *Store) loadLayers(digest string) (Layers, error) {
+	dir := s.layersDir(digest)
+	b, err := os.ReadFile(filepath.Join(dir, "meta.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Layers{}, &task.Error{Class: task.NotFound, Msg: "no prepared dependencies " + digest}
+	}
+	if err != nil {
+		return Layers{}, err
+	}
+	var m layersMeta
+	if err := json.Unmarshal(b, &m); err != nil {
+		return Layers{}, fmt.Errorf("prepared dependencies %s: %w", digest, err)
+	}
+	l := Layers{Digest: digest, Left: m.Left, Undone: m.Undone, Record: m.Record}
+	for name, at := range map[string]*string{"home": &l.Home, "work": &l.Work, "system": &l.System} {
+		if st, err := os.Stat(filepath.Join(dir, name)); err == nil && st.IsDir() {
+			*at = filepath.Join(dir, name)
+		}
+	}
+	return l, nil
+}
+
+// Making is a setup that is under way. Its directories are for sandboxes to fill.
+type Making struct {
+	Home, Work, System string
+
+	store  *Store
+	digest string
+	dir    string
+	unlock func()
+}
+
+// BeginLayers waits until no other process prepares the same and takes what one has made
+// meanwhile, or starts: exactly one of the results is set. What a dead process left is removed.
+func (s *Store) BeginLayers(ctx context.Context, snap Snapshot, key string) (*Making, Layers, error) {
+	digest := layersDigest(snap, key)
+	unlock, err := s.lock(ctx, "layers-"+digest)
+	if err != nil {
+		return nil, Layers{}, err
+	}
+	got, err := s.loadLayers(digest)
+	if err == nil {
+		unlock()
+		return nil, got, nil
+	}
+	m := &Making{store: s, digest: digest, unlock: unlock}
+	if task.ClassOf(err) == task.NotFound {
+		err = m.open()
+	}
+	if err != nil {
+		return nil, Layers{}, errors.Join(err, m.Abandon())
+	}
+	return m, Layers{}, nil
+}
+
+func (m *Making) open() error {
+	left, err := filepath.Glob(filepath.Join(m.store.cfg.Dir, "layers", ".tmp-"+m.digest+"-*"))
+	if err != nil {
+		return err
+	}
+	for _, p := range left { // we hold the lock, so nobody fills them
+		if err := removeTree(p); err != nil {
+			return fmt.Errorf("remove what an interrupted setup left: %w", err)
+		}
+	}
+	if m.dir, err = os.MkdirTemp(filepath.Join(m.store.cfg.Dir, "layers"), ".tmp-"+m.digest+"-"); err != nil {
+		return err
+	}
+	if err := os.Chmod(m.dir, 0o755); err != nil {
+		return err
+	}
+	m.Home, m.Work, m.System = filepath.Join(m.dir, "home"), filepath.Join(m.dir, "work"), filepath.Join(m.dir, "system")
+	for _, d := range []string{m.Home, m.Work, m.System} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Abandon removes everything and lets others try. It is idempotent and does nothing after
+// [Making.Commit] succeeded.
+func (m *Making) Abandon() error {
+	if m.unlock == nil {
+		return nil
+	}
+	defer func() { m.unlock(); m.unlock = nil }()
+	if m.dir == "" {
+		return nil
+	}
+	return removeTree(m.dir)
+}
+
+// Commit puts the filled directories in place, at once and for good, after it took out of Work
+// what hides or changes a path that the base tracks, and any repository's own data. No sandbox
+// may write to them any more. record is a JSON value.
+func (m *Making) Commit(tree string, tracked []git.Entry, record []byte) (Layers, error) {
+	left, undone, err := scrub(m.Work, tree, tracked)
+	if err != nil {
+		return Layers{}, fmt.Errorf("look through what setup left: %w", err)
+	}
+	for _, d := range []string{m.Home, m.Work, m.System} {
+		if err := unix.Rmdir(d); err != nil && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST) {
+			return Layers{}, err
+		}
+	}
+	b, err := json.MarshalIndent(layersMeta{Left: left, Undone: undone, Record: record, Made: m.store.cfg.Now().UTC()}, "", "  ")
+	if err != nil {
+		return Layers{}, err
+	}
+	if err := os.WriteFile(filepath.Join(m.dir, "meta.json"), append(b, '\n'), 0o644); err != nil {
+		return Layers{}, err
+	}
+	if err := syncAll(m.dir); err != nil {
+		return Layers{}, err
+	}
+	if err := os.Rename(m.dir, m.store.layersDir(m.digest)); err != nil {
+		return Layers{}, fmt.Errorf("put the prepared dependencies in place: %w", err)
+	}
+	m.dir = ""
+	m.unlock()
+	m.unlock = nil
+	return m.store.loadLayers(m.digest)
+}
+
+// removeTree removes directories that a package manager made read-only as well.
+func removeTree(dir string) error {
+	err := os.RemoveAll(dir)
+	if err == nil {
+		return nil
+	}
+	root, rerr := os.OpenRoot(dir)
+	if rerr != nil {
+		return err
+	}
+	defer root.Close()
+	_ = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			_ = root.Chmod(name, 0o700) // RemoveAll says what is still in the way
+		}
+		return nil
+	})
+	return os.RemoveAll(dir)
+}
+
+// scrub makes an overlay's layer over the checkout harmless to what the base tracks. The layer
+// was written by a stranger's code: directories are opened one by one, and no link is followed.
+func scrub(layer, tree string, tracked []git.Entry) (left, undone []string, err error) {
+	root, err := os.OpenRoot(layer)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer root.Close()
+	base, err := os.OpenRoot(tree)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer base.Close()
+	c := scrubber{layer: root, base: base, files: map[string]bool{}, dirs: map[string]bool{".": true}}
+	for _, e := range tracked {
+		if e.Mode != git.ModeSubmodule {
+			c.files[e.Path] = true
+		}
+		for d := path.Dir(e.Path); !c.dirs[d]; d = path.Dir(d) {
+			c.dirs[d] = true
+		}
+	}
+	if err := root.RemoveAll(".git"); err != nil {
+		return nil, nil, err
+	}
+	if err := c.dir("."); err != nil {
+		return nil, nil, err
+	}
+	slices.Sort(c.left)
+	slices.Sort(c.undone)
+	return c.left, c.undone, nil
+}
+
+type scrubber struct {
+	layer, base  *os.Root
+	files, dirs  map[string]bool // of the base
+	left, undone []string
+}
+
+// dir looks through a directory that the base has too.
+func (c *scrubber) dir(name string) error {
+	f, err := c.layer.Open(name)
+	if err != nil {
+		return err
+	}
+	hid, err := lift(f)
+	entries, rerr := f.ReadDir(-1)
+	if err := errors.Join(err, rerr, f.Close()); err != nil {
+		return err
+	}
+	if hid {
+		c.undone = append(c.undone, name+"/")
+	}
+	for _, e := range entries {
+		p := path.Join(name, e.Name())
+		switch {
+		case c.files[p]:
+			if !c.same(p) {
+				c.undone = append(c.undone, p)
+			}
+			err = c.layer.RemoveAll(p)
+		case c.dirs[p] && e.IsDir():
+			err = c.dir(p)
+		case c.dirs[p]: // deleted, or something else in its place
+			c.undone = append(c.undone, p+"/")
+			err = c.layer.RemoveAll(p)
+		case e.Type()&fs.ModeCharDevice != 0: // hides nothing
+			err = c.layer.RemoveAll(p)
+		case e.IsDir():
+			c.left = append(c.left, p+"/")
+		default:
+			c.left = append(c.left, p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lift takes the marks off a directory of an overlay that hide what is below it (kernel's
+// overlayfs.rst: "opaque", "redirect_dir"), and reports whether there were any.
+func lift(dir *os.File) (hid bool, err error) {
+	for _, space := range []string{"trusted", "user"} {
+		for _, mark := range []string{"opaque", "redirect"} {
+			name := space + ".overlay." + mark
+			var buf [1]byte
+			n, err := unix.Fgetxattr(int(dir.Fd()), name, buf[:])
+			if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.EPERM) {
+				continue
+			}
+			if err != nil && !errors.Is(err, unix.ERANGE) {
+				return hid, err
+			}
+			if n == 1 && buf[0] == 'x' { // "x": only that files in it may be marked, of newer kernels
+				continue
+			}
+			if err := unix.Fremovexattr(int(dir.Fd()), name); err != nil {
+				return hid, fmt.Errorf("remove %s: %w", name, err)
+			}
+			hid = true
+		}
+	}
+	return hid, nil
+}
+
+// same reports whether a tracked path in the layer is what the base has: a package manager that
+// writes a file anew with what was in it changed nothing.
+func (c *scrubber) same(p string) bool {
+	a, err := c.layer.Lstat(p)
+	if err != nil {
+		return false
+	}
+	b, err := c.base.Lstat(p)
+	if err != nil || a.Mode().Type() != b.Mode().Type() {
+		return false
+	}
+	switch {
+	case a.Mode().Type() == fs.ModeSymlink:
+		x, xerr := c.layer.Readlink(p)
+		y, yerr := c.base.Readlink(p)
+		return xerr == nil && yerr == nil && x == y
+	case !a.Mode().IsRegular() || a.Size() != b.Size() || (a.Mode()^b.Mode())&0o111 != 0:
+		return false
+	}
+	x, err := c.layer.Open(p)
+	if err != nil {
+		return false
+	}
+	defer x.Close()
+	y, err := c.base.Open(p)
+	if err != nil {
+		return false
+	}
+	defer y.Close()
+	return sameBytes(x, y)
+}
+
+func sameBytes(x, y io.Reader) bool {
+	a, b := make([]byte, 64<<10), make([]byte, 64<<10)
+	for {
+		n, xerr := io.ReadFull(x, a)
+		m, yerr := io.ReadFull(y, b)
+		if n != m || !bytes.Equal(a[:n], b[:m]) {
+			return false
+		}
+		if xerr != nil || yerr != nil {
+			return xerr == yerr // both at their end
+		}
+	}
+}
+
+// Owns reports whether the path is one that setup left, or lies below one. It is no work of
+// whoever had the checkout afterwards.
+func (l Layers) Owns(p string) bool {
+	return slices.ContainsFunc(l.Left, func(left string) bool {
+		return p == strings.TrimSuffix(left, "/") || strings.HasSuffix(left, "/") && strings.HasPrefix(p, left)
+	})
+}
