@@ -13,10 +13,17 @@ for command in rg git node gcc pkg-config newuidmap; do
 done
 pkg-config --exists libseccomp 2>/dev/null || missing+=(libseccomp-dev)
 /usr/bin/python3 -c 'import pytest' 2>/dev/null || missing+=(python3-pytest)
+compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || missing+=(postgresql)
 if ((${#missing[@]})); then
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "setup: installing ${missing[*]}"
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >"$tools/../apt.log" 2>&1 ||
+    # The tests start servers of their own: the package's must not run.
+    quiet_postgres() {
+      [[ " ${missing[*]} " != *" postgresql "* ]] && return
+      DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql-common &&
+        sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf
+    }
+    { apt-get update -qq && quiet_postgres && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >"$tools/../apt.log" 2>&1 ||
       { tail -5 "$tools/../apt.log"; echo "setup: could not install ${missing[*]}; install them and run make setup again" >&2; exit 1; }
   else
     echo "setup: please install ${missing[*]}, then run make setup again" >&2

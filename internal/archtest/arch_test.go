@@ -45,6 +45,7 @@ var may = map[string][]string{
 	"network":  {"task", "sandbox", "policy/lockfile"},
 	"forge":    {"task"},
 	"store":    {"task", "event"},
+	"dispatch": {"task", "event", "store"},
 	"agent":    {"task", "event", "policy", "model", "tool"},
 	"verify":   {"task", "event", "sandbox", "git", "guest", "snapshot", "verify/result", "verify/tamper"},
 
@@ -72,7 +73,10 @@ var may = map[string][]string{
 	"model/scripted/*": {"task"},
 	"sandbox/*":        {"task", "sandbox", "sandbox/*", "guest"},
 	"store/*":          {"task", "event", "store", "store/*"},
+	"store/postgres/*": {},
+	"dispatch/*":       {"task", "store", "dispatch"},
 	"forge/*":          {"task", "forge", "forge/*", "git"},
+	"forge/gitea/*":    {},
 	"guest/forward":    {},
 
 	"cli":            {"*"},
@@ -84,7 +88,7 @@ var may = map[string][]string{
 }
 
 // adapters are what only app (and a suite beside them) may name.
-var adapters = []string{"sandbox/oci", "store/sqlite", "model/anthropic", "model/openai", "forge/local"}
+var adapters = []string{"sandbox/oci", "store/sqlite", "store/postgres", "dispatch/river", "model/anthropic", "model/openai", "forge/local", "forge/gitea", "forge/github", "forge/gitlab"}
 
 func TestImports(t *testing.T) {
 	each(t, func(name string, f *ast.File, fset *token.FileSet) {

@@ -1,0 +1,117 @@
+package postgres
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/daybreak-agent/daybreak/internal/store"
+	"github.com/daybreak-agent/daybreak/internal/store/postgres/pgtest"
+	"github.com/daybreak-agent/daybreak/internal/store/storetest"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+func openAt(t testing.TB, dsn string, o Options) *Store {
+	t.Helper()
+	s, err := Open(context.Background(), dsn, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// outside runs SQL as a foreign program would, without the rules that protect the log.
+func outside(t testing.TB, s *Store, query string, args ...any) {
+	t.Helper()
+	err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), "SET LOCAL session_replication_role = replica"); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(t.Context(), query, args...)
+		if n := tag.RowsAffected(); err == nil && n != 1 {
+			t.Fatalf("%s changed %d rows", query, n)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStore(t *testing.T) {
+	srv := pgtest.Start(t)
+	dsns := map[store.Store]string{}
+	open := func(t *testing.T) store.Store {
+		dsn := srv.Database(t)
+		s := openAt(t, dsn, Options{})
+		dsns[s] = dsn
+		return s
+	}
+	storetest.Run(t, open, storetest.Hooks{
+		Reopen: func(t *testing.T, st store.Store) store.Store {
+			dsn := dsns[st]
+			if err := st.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return openAt(t, dsn, Options{})
+		},
+		CorruptBlob: func(t *testing.T, st store.Store, digest string) {
+			outside(t, st.(*Store), `UPDATE blobs SET data = '\x00' WHERE digest = $1`, digest)
+		},
+		CorruptEvent: func(t *testing.T, st store.Store, id task.ID, seq int64) {
+			outside(t, st.(*Store), `UPDATE events SET payload = '\x7b7d' WHERE task = $1 AND seq = $2`, string(id), seq)
+		},
+	})
+}
+
+// TestSchemaRefuses: the database itself keeps the past, and an event of a stale epoch out.
+func TestSchemaRefuses(t *testing.T) {
+	s := openAt(t, pgtest.Start(t).Database(t), Options{})
+	id := storetest.New(t, s, 1)
+	storetest.Lease(t, s, id) // epoch 1
+	if _, err := s.PutBlob(t.Context(), []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []string{
+		`UPDATE events SET payload = '\x7b7d'`, `DELETE FROM events`, `TRUNCATE events CASCADE`, `UPDATE blobs SET data = ''`, `DELETE FROM tasks`,
+		`INSERT INTO events SELECT task, seq + 1, 0, time, kind, version, payload, prev, hash FROM events`,
+	} {
+		if _, err := s.pool.Exec(t.Context(), q); err == nil {
+			t.Errorf("%s went through", q)
+		}
+	}
+	storetest.Log(t, s, id)
+}
+
+func TestOpenRefuses(t *testing.T) {
+	srv := pgtest.Start(t)
+	newer := srv.Database(t)
+	s := openAt(t, newer, Options{})
+	if _, err := s.pool.Exec(t.Context(), `INSERT INTO `+versionTable+` (version_id, is_applied) VALUES (9999, true)`); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, dsn string
+		class     task.Class
+		says      string
+	}{
+		{"nonsense", "postgres://user:hunter2@%zz/", task.Invalid, "postgres://"},
+		{"nobody there", "postgres://user:hunter2@127.0.0.1:1/db", task.Unavailable, "does not answer"},
+		{"no such database", srv.DSN("nowhere"), task.Unavailable, "check the user"},
+		{"a newer schema", newer, task.Invalid, "schema 9999, newer than the 1 this daybreak knows"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := Open(t.Context(), tt.dsn, Options{})
+			if err == nil {
+				s.Close()
+				t.Fatal("it was opened")
+			}
+			if task.ClassOf(err) != tt.class || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "hunter2") {
+				t.Fatalf("class %s, want %s saying %q: %v", task.ClassOf(err), tt.class, tt.says, err)
+			}
+		})
+	}
+}
