@@ -236,3 +236,16 @@ func fingerprint(t testing.TB, dirs ...string) string {
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
+
+// underRunsc makes the runtime gVisor.
+func underRunsc(t testing.TB) func(*oci.Config) {
+	t.Helper()
+	p := os.Getenv("DAYBREAK_RUNSC")
+	if p == "" {
+		p, _ = filepath.Abs("../../../.tools/bin/runsc")
+	}
+	if _, err := os.Stat(p); err != nil {
+		t.Skip("not exercised: no runsc on this machine: run make gvisor")
+	}
+	return func(c *oci.Config) { c.Engine, c.Runtime = oci.Runsc, p }
+}

@@ -33,7 +33,7 @@ func attach(src, dst string, attrs uint64, userns int, recursive bool) error {
 		return fmt.Errorf("open %s: %w", src, err)
 	}
 	defer unix.Close(fd)
-	attr := unix.MountAttr{Attr_set: attrs, Propagation: unix.MS_PRIVATE}
+	attr := unix.MountAttr{Attr_set: mountFlags(attrs), Propagation: unix.MS_PRIVATE}
 	if userns >= 0 {
 		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = uint64(userns)

@@ -124,6 +124,7 @@ func New(cfg Config) (*Runtime, error) {
 		base:   filepath.Join(cfg.RunDir, hex.EncodeToString(sum[:4])),
 		groups: readCgroups(info),
 		engine: engine,
+		alter:  layersOff(),
 		stand:  rootStanding(cfg.IDBase),
 		user:   hostFiles(os.Geteuid()),
 	}

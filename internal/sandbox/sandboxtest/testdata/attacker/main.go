@@ -138,12 +138,12 @@ func sharedMemory(key string, flags int) {
 // fill writes to a place until it is full: "bytes", "inodes" or "memfd".
 func fill(dir, what string) {
 	block := make([]byte, 1<<20)
-	most := 256 // MiB or thousands of files: the cap of the attack itself
+	most := 256 // MiB, or so many times 80 files: the cap of the attack itself
 	n := 0
 	var err error
 	switch what {
 	case "inodes":
-		for n < most*1000 {
+		for n < most*80 {
 			var f *os.File
 			if f, err = os.Create(filepath.Join(dir, "i"+strconv.Itoa(n))); err != nil {
 				break
@@ -300,7 +300,7 @@ func devices() {
 		f := strings.Fields(line)
 		opts := f[5]
 		st, err := os.Lstat(f[4])
-		if err != nil || !st.IsDir() { // the null device hides a file
+		if err != nil || !st.IsDir() || strings.HasPrefix(f[4], "/proc/") { // masks: the null device, an empty read-only directory
 			continue
 		}
 		for _, need := range []string{"nosuid", "nodev"} {
