@@ -101,6 +101,11 @@ func gvisorShape(s *specs.Spec, c container) {
 		host := *p.Limit*hostThreads + hostThreadsBase
 		s.Linux.Resources.Pids = &specs.LinuxPids{Limit: &host}
 	}
+	// Part of the profile, and of its digest.
+	s.Annotations = map[string]string{"daybreak.flags": strings.Join(gvisorFlags(), " ")}
+	if slices.Contains(c.args, "--forward") { // else no socket of the host can be reached, wherever one lies
+		s.Annotations["dev.gvisor.flag.host-uds"] = "open"
+	}
 	// To it the root with all that is mounted below is one read-only mount.
 	for _, dir := range c.writable {
 		s.Mounts = append(s.Mounts, specs.Mount{

@@ -47,7 +47,7 @@ func TestRootless(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	copies := map[string]string{"runc": cfg.Runtime, "guest": cfg.Guest, "probe": sandboxtest.Probe(t)}
+	copies := map[string]string{"runc": cfg.Runtime, "runsc": runscPath(t), "guest": cfg.Guest, "probe": sandboxtest.Probe(t)}
 	for name, from := range copies {
 		b, err := os.ReadFile(from)
 		if err != nil {
@@ -83,7 +83,7 @@ func TestRootless(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.run="+run)
 	cmd.Env = []string{
 		enterDir + "=" + dir, guestPath + "=" + filepath.Join(dir, "guest"), sandboxtest.ProbePath + "=" + filepath.Join(dir, "probe"),
-		"DAYBREAK_RUNC=" + filepath.Join(dir, "runc"), "TMPDIR=" + tmp, "HOME=" + tmp, "PATH=" + os.Getenv("PATH"), "CI=" + os.Getenv("CI"),
+		"DAYBREAK_RUNC=" + filepath.Join(dir, "runc"), "DAYBREAK_RUNSC=" + filepath.Join(dir, "runsc"), "TMPDIR=" + tmp, "HOME=" + tmp, "PATH=" + os.Getenv("PATH"), "CI=" + os.Getenv("CI"),
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()

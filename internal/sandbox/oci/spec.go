@@ -167,11 +167,17 @@ func ociResources(c container) *specs.LinuxResources {
 
 // profileDigest identifies the isolation that a configuration asks for, whoever it is for.
 func profileDigest(s *specs.Spec) (string, error) {
+	mounts := slices.Clone(s.Mounts)
+	for i, m := range mounts {
+		if m.Type == "bind" { // it lies below this sandbox's own root
+			mounts[i].Source = ""
+		}
+	}
 	b, err := json.Marshal(map[string]any{
 		"namespaces": s.Linux.Namespaces, "seccomp": s.Linux.Seccomp, "masked": s.Linux.MaskedPaths,
-		"readonly": s.Linux.ReadonlyPaths, "mounts": s.Mounts, "capabilities": s.Process.Capabilities,
+		"readonly": s.Linux.ReadonlyPaths, "mounts": mounts, "capabilities": s.Process.Capabilities,
 		"rlimits": s.Process.Rlimits, "no_new_privileges": s.Process.NoNewPrivileges, "resources": s.Linux.Resources,
-		"readonly_root": s.Root.Readonly,
+		"readonly_root": s.Root.Readonly, "annotations": s.Annotations,
 	})
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:]), err

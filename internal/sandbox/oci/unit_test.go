@@ -189,7 +189,13 @@ func TestEnvironment(t *testing.T) {
 }
 
 func TestProfileDigestIsOfTheIsolationAlone(t *testing.T) {
-	c := container{root: "/a", cgroup: "/x", idBase: 1000, uid: 1000, limits: withDefaults(sandbox.Limits{}), tmpfs: true}
+	for _, e := range engines() {
+		t.Run(e.name, func(t *testing.T) { digestIsOfTheIsolationAlone(t, e) })
+	}
+}
+
+func digestIsOfTheIsolationAlone(t *testing.T, e engine) {
+	c := container{engine: e, writable: writablePlaces(), root: "/a", cgroup: "/x", idBase: 1000, uid: 1000, limits: withDefaults(sandbox.Limits{}), tmpfs: true}
 	one, err := profileDigest(ociSpec(c))
 	if err != nil {
 		t.Fatal(err)

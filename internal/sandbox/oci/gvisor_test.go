@@ -1,0 +1,52 @@
+package oci_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/daybreak-agent/daybreak/internal/sandbox"
+	"github.com/daybreak-agent/daybreak/internal/sandbox/oci"
+	"github.com/daybreak-agent/daybreak/internal/sandbox/sandboxtest"
+)
+
+// runscPath finds gVisor's runtime: the one that the project builds, or one in PATH.
+func runscPath(t testing.TB) string {
+	t.Helper()
+	if p := os.Getenv("DAYBREAK_RUNSC"); p != "" {
+		return p
+	}
+	if p, err := filepath.Abs("../../../.tools/bin/runsc"); err == nil {
+		if _, err := os.Stat(p); err == nil {
+			return p
+		}
+	}
+	lacking(t, "no runsc: run make gvisor or set DAYBREAK_RUNSC")
+	return ""
+}
+
+// onGVisor is a change of a configuration.
+func onGVisor(t testing.TB) func(*oci.Config) {
+	return func(c *oci.Config) { c.Engine, c.Runtime = oci.Runsc, runscPath(t) }
+}
+
+func TestSuiteGVisor(t *testing.T) {
+	sandboxtest.Run(t, func(t *testing.T) sandbox.Runtime { return newRuntime(t, onGVisor(t)) })
+}
+
+// An ordinary user has gVisor too: the whole suite passes, of which this is the short form.
+func TestUserGVisor(t *testing.T) {
+	asUser(t)
+	r := newRuntime(t, onGVisor(t))
+	b := startUser(t, r, sandbox.Spec{})
+	if got := b.Info().Isolation; got != "rootless "+sandbox.GVisor {
+		t.Errorf("isolation %q", got)
+	}
+	if got := shell(t, b, "cat /proc/version; id -u; echo 1 > f"); !strings.Contains(got, "gvisor") || !strings.HasSuffix(got, "\n1000\n") {
+		t.Errorf("in the sandbox: %q", got)
+	}
+	if m, err := b.Export(t.Context(), sandbox.ExportLimits{}); err != nil || len(m.Entries) != 1 {
+		t.Errorf("export: %v, %v", m, err)
+	}
+}
