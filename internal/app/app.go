@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/config"
+	"github.com/daybreak-agent/daybreak/internal/evidence"
 	"github.com/daybreak-agent/daybreak/internal/forge/local"
 	"github.com/daybreak-agent/daybreak/internal/git"
 	"github.com/daybreak-agent/daybreak/internal/model/catalog"
@@ -123,6 +124,9 @@ func (a *App) Close() error {
 
 // PublicKey verifies the checkpoints of this installation.
 func (a *App) PublicKey() []byte { return a.signer.public() }
+
+// Attest signs evidence with this installation's key.
+func (a *App) Attest() evidence.Signer { return a.signer }
 
 // Runtime returns the sandbox runtime. It starts nothing. It must not be called from two
 // goroutines at once.
@@ -249,7 +253,7 @@ func (a *App) Worker(h Hooks) (*worker.Worker, error) {
 		Forge: pulls, Model: a.Model, Redactor: policy.NewRedactor(a.secrets()), Secrets: secrets.New(a.secrets()), Sandbox: spec, Environment: a.Environment(),
 		Setup: a.setup(), Protected: c.Protected, AuthorName: c.Author.Name, AuthorEmail: c.Author.Email,
 		MaxOutput: c.Reply.MaxOutput, Thinking: c.Reply.Thinking,
-		Owner: Owner(), Dead: Gone, Sign: a.signer.sign, Now: a.Now, Rand: a.opts.Rand, Logger: a.opts.Logger,
+		Owner: Owner(), Dead: Gone, Sign: a.signer.sign, Attest: a.signer, Now: a.Now, Rand: a.opts.Rand, Logger: a.opts.Logger,
 		Observe: h.Observe, Show: h.Show, Progress: h.Progress,
 	}), nil
 }

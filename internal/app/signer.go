@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"crypto/ed25519"
 	"encoding/base64"
 	"errors"
@@ -70,3 +71,11 @@ func (s *signer) public() ed25519.PublicKey { return s.key.Public().(ed25519.Pub
 func (s *signer) sign(id task.ID, seq int64, root string) event.Checkpoint {
 	return event.SignCheckpoint(s.key, id, seq, root)
 }
+
+// Sign implements evidence.Signer.
+func (s *signer) Sign(_ context.Context, data []byte) ([]byte, error) {
+	return ed25519.Sign(s.key, data), nil
+}
+
+// KeyID implements evidence.Signer.
+func (s *signer) KeyID() (string, error) { return event.KeyID(s.public()), nil }

@@ -60,13 +60,14 @@ var may = map[string][]string{
 	"action":   {"task", "event", "store", "forge"},
 	"worker": {
 		"task", "event", "policy", "policy/*", "model", "sandbox", "guest", "tool", "git", "snapshot", "forge", "store",
-		"agent", "verify", "verify/*", "prover", "proposal", "action", "config", "network",
+		"agent", "verify", "verify/*", "prover", "evidence", "proposal", "action", "config", "network",
 	},
-	"setup":  {"task"},
-	"prover": {"task", "guest", "setup", "sandbox", "git", "snapshot", "verify", "config"},
-	"config": {"task"},
-	"demo":   {"task", "git"},
-	"eval":   {"task", "event", "worker", "model", "model/scripted", "model/scripted/*", "git"},
+	"setup":    {"task"},
+	"evidence": {"task", "event", "git"},
+	"prover":   {"task", "guest", "setup", "sandbox", "git", "snapshot", "verify", "config"},
+	"config":   {"task"},
+	"demo":     {"task", "git"},
+	"eval":     {"task", "event", "worker", "model", "model/scripted", "model/scripted/*", "git"},
 
 	// adapters, decorators, suites: their seam and the core
 	"model/*":          {"task", "model", "model/*", "model/scripted/*"},

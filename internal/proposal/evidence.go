@@ -9,6 +9,15 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
+// EvidenceFile is the name of the signed bundle among the pull request's files.
+const EvidenceFile = "evidence.json"
+
+// Evidence names the signed bundle of the verification.
+type Evidence struct {
+	Digest string // "sha256:…" of the file
+	Key    string // id of the key that signed it
+}
+
 // Comment is the verdict on a change that has no task, as Markdown for a comment in a forge.
 // head names the change in the clone of whoever repeats the proof.
 func Comment(v task.Verdict, head, sandbox string) string {
@@ -53,6 +62,10 @@ func writeProof(b *strings.Builder, in Input, branch string) {
 	v := in.Verdict
 	fmt.Fprintf(b, "## Proof\n\n**%s**: %s.\n\n", kindOf(v), meaning(v.Kind))
 	writeRuns(b, v, cmp.Or(in.Rerun, proofLine(v, branch)))
+	if e := in.Evidence; e.Digest != "" {
+		fmt.Fprintf(b, "Signed evidence: %s, %s, by key %s. It verifies offline in any clone that has this branch:\n\n", code(EvidenceFile), code(e.Digest), code(e.Key))
+		b.WriteString(fence("sh", "daybreak verify-evidence "+EvidenceFile+" --key KEY --repo .") + "\n")
+	}
 }
 
 // writeRuns shows what was seen of the reproduction and the suite, and how to see it again.

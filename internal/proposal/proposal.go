@@ -32,6 +32,7 @@ type Input struct {
 	Sandbox   string         // one line: runtime, isolation
 	LogSeq    int64          // record of the verdict
 	LogRoot   string         // its hash
+	Evidence  Evidence       // the signed bundle that goes with it; zero for none
 	Rerun     string         // one shell line that repeats the proof; "" composes one from git and the test's own command
 }
 

@@ -68,7 +68,7 @@ func (p *Prover) Change(ctx context.Context, q Request) (Outcome, error) {
 	if err != nil {
 		return out, err
 	}
-	if out.Changes, err = p.changes(ctx, out.Snapshot.GitDir, out.Base, out.Head); err != nil {
+	if out.Changes, err = p.Changes(ctx, out.Snapshot.GitDir, out.Base, out.Head); err != nil {
 		return out, err
 	}
 	repo, err := p.Settings(ctx, out.Snapshot)
@@ -90,9 +90,9 @@ func (p *Prover) Change(ctx context.Context, q Request) (Outcome, error) {
 	return out, err
 }
 
-// changes reads the difference of two trees. A submodule is a commit of another repository and
+// Changes reads the difference of two trees in a repository of ours. A submodule is a commit of another repository and
 // cannot be placed: a change of one is refused, since what it does would not be seen.
-func (p *Prover) changes(ctx context.Context, gitdir, base, head string) ([]git.Change, error) {
+func (p *Prover) Changes(ctx context.Context, gitdir, base, head string) ([]git.Change, error) {
 	diff, err := p.cfg.Git.ChangedPaths(ctx, gitdir, base, head)
 	if err != nil {
 		return nil, err

@@ -100,11 +100,75 @@ type Verdict struct {
 	Config       []string       `json:"configuration"`
 	Reproduction []Reproduction `json:"reproduction"`
 	Suite        SuiteResult    `json:"suite"`
+	Guard        *Guard         `json:"guard,omitempty"` // absent where P6 did not run
 	Findings     []Finding      `json:"findings"`
 	Phases       []PhaseRecord  `json:"phases"`
 	Runner       string         `json:"runner"`      // how the suite is run and its results are read
 	Environment  string         `json:"environment"` // digest
+	Sandbox      Isolation      `json:"sandbox"`     // of the benches
 	Verifier     string         `json:"verifier"`    // version of the protocol and of its code
+}
+
+// Isolation names what kept a verification's commands apart from the host and the network.
+type Isolation struct {
+	Runtime   string `json:"runtime"`
+	Isolation string `json:"isolation"`
+	Profile   string `json:"profile"` // digest of namespaces, seccomp, mounts, capabilities and limits
+}
+
+// Guard is P6: what the tests notice when the fix, or a part of it, is not there.
+type Guard struct {
+	Hunks    []Probe   `json:"hunks"`              // source hunks reverted one at a time
+	Mutants  []Probe   `json:"mutants"`            // small changes of changed lines
+	Coverage *Coverage `json:"coverage,omitempty"` // of the changed source lines, by the reproduction; absent where unknown
+	Complete bool      `json:"complete"`           // false: time ran out, or there was nothing to probe
+	Note     string    `json:"note,omitempty"`
+	Millis   int64     `json:"ms"`
+}
+
+// ProbeOutcome says what the tests made of a probe.
+type ProbeOutcome string
+
+// The outcomes.
+const (
+	Caught   ProbeOutcome = "caught"   // a test that passes with the change fails without this part
+	Survived ProbeOutcome = "survived" // everything stays green
+	Broken   ProbeOutcome = "broken"   // it does not build or hangs: not a test's merit, but not unnoticed
+	NotTried ProbeOutcome = "not_tried"
+)
+
+// Probe is one part of the change undone or altered.
+type Probe struct {
+	Path    string       `json:"path"`
+	Line    int          `json:"line"` // first changed line with the change
+	What    string       `json:"what"` // "reverted", or the mutation's operator
+	Old     string       `json:"old,omitempty"`
+	New     string       `json:"new,omitempty"`
+	Outcome ProbeOutcome `json:"outcome"`
+	By      string       `json:"by,omitempty"` // a test that caught it
+}
+
+// Coverage counts changed source lines that can run.
+type Coverage struct {
+	Lines  int    `json:"lines"`
+	Run    int    `json:"run"`
+	Tool   string `json:"tool"`
+	Missed string `json:"missed,omitempty"` // "path:line" of some that were not run
+}
+
+// Counts sums probes: caught or broken, survived, not tried.
+func Counts(probes []Probe) (caught, survived, left int) {
+	for _, p := range probes {
+		switch p.Outcome {
+		case Survived:
+			survived++
+		case NotTried:
+			left++
+		default:
+			caught++
+		}
+	}
+	return caught, survived, left
 }
 
 // PhaseRecord is what one phase did, so that a sceptic can do it again.

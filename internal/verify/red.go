@@ -198,6 +198,9 @@ func (p *proof) bench(ctx context.Context, purpose string, placed []git.Change, 
 		files: overlay(p.parts.files, placed),
 	})
 	rec.Runs = append(rec.Runs, r.records...)
+	if r.info.Runtime != "" {
+		p.verdict.Sandbox = task.Isolation{Runtime: r.info.Runtime, Isolation: r.info.Isolation, Profile: r.info.Profile}
+	}
 	return r, err
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/daybreak-agent/daybreak/internal/action"
 	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/evidence"
 	"github.com/daybreak-agent/daybreak/internal/forge"
 	"github.com/daybreak-agent/daybreak/internal/git"
 	"github.com/daybreak-agent/daybreak/internal/proposal"
@@ -28,14 +29,14 @@ func (r *run) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	title, body := proposal.Compose(in)
-	branch := proposal.BranchName(sum.Task, sum.Submitted.Title)
-	evidence, err := json.MarshalIndent(verdict, "", "  ")
-	if err != nil {
+	files := map[string][]byte{}
+	if in.Evidence, err = r.attest(ctx, sum, verdict, files); err != nil {
 		return err
 	}
-	message, proof := proposal.CommitMessage(in), string(evidence)
-	if err := r.clean([]outgoing{{"branch name", &branch}, {"commit message", &message}, {"title", &title}, {"text", &body}, {"evidence", &proof}}); err != nil {
+	title, body := proposal.Compose(in)
+	branch := proposal.BranchName(sum.Task, sum.Submitted.Title)
+	message := proposal.CommitMessage(in)
+	if err := r.clean([]outgoing{{"branch name", &branch}, {"commit message", &message}, {"title", &title}, {"text", &body}}); err != nil {
 		return err
 	}
 	commit, err := r.cfg.Git.Commit(ctx, r.snap.GitDir, sum.Exported.Tree, r.snap.Base, git.CommitInfo{
@@ -59,7 +60,7 @@ func (r *run) publish(ctx context.Context) error {
 	}
 	pr := forge.PullRequest{
 		Task: string(sum.Task), Repo: sum.Created.Repo, Base: sum.Created.Target, Branch: branch, Head: commit,
-		Title: title, Body: body, Draft: true, Files: map[string][]byte{"evidence.json": []byte(proof + "\n")},
+		Title: title, Body: body, Draft: true, Files: files,
 	}
 	type opened struct {
 		URL string `json:"url"`
@@ -87,6 +88,41 @@ func (r *run) publish(ctx context.Context) error {
 	return r.j.move(ctx, task.InReview, "", event.PullRequestOpened{
 		Branch: branch, Head: commit, URL: done.URL, Title: title, Body: text, Draft: true,
 	}, event.StageFinished{Stage: "publish", Millis: r.since(begin)})
+}
+
+// attest puts the signed account of the verification among the files that go with the pull
+// request. What must not leave is masked before it is signed.
+func (r *run) attest(ctx context.Context, sum event.Summary, v task.Verdict, files map[string][]byte) (proposal.Evidence, error) {
+	doc, err := json.Marshal(v)
+	if err != nil {
+		return proposal.Evidence{}, err
+	}
+	text := string(doc)
+	if err := r.clean([]outgoing{{"evidence", &text}}); err != nil {
+		return proposal.Evidence{}, err
+	}
+	if r.cfg.Attest == nil {
+		files[proposal.EvidenceFile] = []byte(text + "\n")
+		return proposal.Evidence{}, nil
+	}
+	var masked task.Verdict
+	if err := json.Unmarshal([]byte(text), &masked); err != nil {
+		return proposal.Evidence{}, fmt.Errorf("masked verdict: %w", err)
+	}
+	changes, err := r.prover().Changes(ctx, r.snap.GitDir, r.snap.Base, sum.Exported.Tree)
+	if err != nil {
+		return proposal.Evidence{}, err
+	}
+	b, err := evidence.Sign(ctx, evidence.RecordOf(evidence.Input{
+		Repo: sum.Created.Repo, Verdict: masked, Changes: changes, Made: sum.VerifiedAt,
+		Log: &evidence.Log{Task: sum.Task, Seq: sum.VerifiedSeq, Root: sum.VerifiedHash},
+	}), r.cfg.Attest)
+	if err != nil {
+		return proposal.Evidence{}, err
+	}
+	files[proposal.EvidenceFile] = b
+	key, err := r.cfg.Attest.KeyID()
+	return proposal.Evidence{Digest: evidence.Digest(b), Key: key}, err
 }
 
 // proposal gathers what the pull request says, all of it from the record.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/daybreak-agent/daybreak/internal/agent"
 	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/evidence"
 	"github.com/daybreak-agent/daybreak/internal/forge"
 	"github.com/daybreak-agent/daybreak/internal/git"
 	"github.com/daybreak-agent/daybreak/internal/model"
@@ -57,7 +58,9 @@ type Config struct {
 	Owner    string                  // names this process in leases
 	Dead     func(owner string) bool // true when the owner is a process of this machine that is gone
 	LeaseTTL time.Duration
+	Draining <-chan struct{} // closed when runs are to end at their next step; may be nil
 	Sign     func(id task.ID, seq int64, root string) event.Checkpoint // at the end of a task; may be nil
+	Attest   evidence.Signer                                           // of the evidence; nil: there is none
 	Now      func() time.Time
 	Rand     io.Reader
 	Logger   *slog.Logger
@@ -100,6 +103,20 @@ var ErrPaused = errors.New("paused")
 // ErrInterrupted is the pause that a person's ctrl-C or a signal makes.
 var ErrInterrupted = fmt.Errorf("%w: interrupted", ErrPaused)
 
+// ErrDrained is the pause at the next step, because this process is to end; see
+// [Config.Draining].
+var ErrDrained = fmt.Errorf("%w: the worker is being drained", ErrPaused)
+
+// drained is ErrDrained once runs are to end.
+func (w *Worker) drained() error {
+	select {
+	case <-w.cfg.Draining:
+		return ErrDrained
+	default:
+		return nil
+	}
+}
+
 // Run takes the task as far as it goes: to an end, or to review. The returned error is
 // Daybreak's, the provider's or the machine's; the task's own ends are in the result's state.
 func (w *Worker) Run(ctx context.Context, id task.ID) (event.Summary, error) {
@@ -107,10 +124,20 @@ func (w *Worker) Run(ctx context.Context, id task.ID) (event.Summary, error) {
 	if err != nil {
 		return event.Summary{}, err
 	}
-	j := &journal{st: w.cfg.Store, now: w.cfg.Now, observe: w.cfg.Observe, task: id, lease: lease}
+	sum, err := w.RunUnder(ctx, lease)
+	if errors.Is(err, ErrLost) {
+		return sum, err
+	}
+	return sum, errors.Join(err, w.cfg.Store.Release(context.WithoutCancel(ctx), lease))
+}
+
+// RunUnder is [Worker.Run] under a lease that the caller took and will give back. It renews
+// the lease; [ErrLost] says that it is another's, and that nothing was recorded since.
+func (w *Worker) RunUnder(ctx context.Context, lease store.Lease) (event.Summary, error) {
+	j := &journal{st: w.cfg.Store, now: w.cfg.Now, observe: w.cfg.Observe, task: lease.Task, lease: lease, ttl: w.cfg.LeaseTTL}
 	events, err := w.history(ctx, j)
 	if err != nil {
-		return event.Summary{}, errors.Join(err, w.cfg.Store.Release(context.WithoutCancel(ctx), lease))
+		return event.Summary{}, err
 	}
 	r := &run{Worker: w, j: j}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -119,10 +146,13 @@ func (w *Worker) Run(ctx context.Context, id task.ID) (event.Summary, error) {
 	stop()
 	// What follows must be recorded even when ctx was cancelled: that is how the task ended.
 	end := context.WithoutCancel(ctx)
-	if !errors.Is(context.Cause(ctx), errLeaseLost) {
-		err = errors.Join(err, r.close(end), w.cfg.Store.Release(end, j.currentLease()))
-	} else if r.box != nil {
-		err = errors.Join(err, r.box.Destroy(end))
+	if errors.Is(context.Cause(ctx), ErrLost) || task.ClassOf(err) == task.Stale {
+		err = ErrLost
+		if r.box != nil {
+			err = errors.Join(err, r.box.Destroy(end))
+		}
+	} else {
+		err = errors.Join(err, r.close(end))
 	}
 	cancel(nil)
 	return j.Summary(), err
@@ -141,7 +171,8 @@ func (w *Worker) history(ctx context.Context, j *journal) ([]event.Event, error)
 	return events, err
 }
 
-var errLeaseLost = &task.Error{Class: task.Stale, Msg: "the lease was lost to another worker"}
+// ErrLost ends a run whose lease another worker has.
+var ErrLost error = &task.Error{Class: task.Stale, Msg: "the lease was lost to another worker"}
 
 // guarded runs the stages and turns their errors into the task's end or a pause.
 func (r *run) guarded(ctx context.Context, events []event.Event) error {
@@ -177,6 +208,9 @@ func (r *run) guarded(ctx context.Context, events []event.Event) error {
 		case task.Stale:
 			return cause
 		}
+	}
+	if errors.Is(err, ErrDrained) {
+		return ErrDrained
 	}
 	if ctx.Err() != nil { // the process is told to go: the task stays where it is
 		return fmt.Errorf("%w; run the same command again to go on", ErrInterrupted)
@@ -236,6 +270,9 @@ func (r *run) stages(ctx context.Context, events []event.Event) error {
 	if done, err := r.settled(ctx); done || err != nil {
 		return err
 	}
+	if err := r.drained(); err != nil {
+		return err
+	}
 	if s := r.j.state(); s == task.Preparing || s == task.Working || s == task.Verifying {
 		return r.work(ctx, events)
 	}
@@ -259,7 +296,7 @@ func (r *run) heartbeat(ctx context.Context, cancel context.CancelCauseFunc) (st
 				return
 			case <-beat.C:
 				if err := r.j.renew(ctx, r.cfg.LeaseTTL); task.ClassOf(err) == task.Stale {
-					cancel(errLeaseLost)
+					cancel(ErrLost)
 					return
 				}
 			case <-look.C:
