@@ -1,7 +1,8 @@
 // Package action does effects outside Daybreak: a push, a pull request, a comment.
 //
 // Invariants: the intent is in the log, under a key, before the effect is tried, and what
-// came of it is in the log after; if the intent cannot be stored, nothing is done; an effect
+// came of it is in the log after; if the intent cannot be stored, or the log is another
+// worker's by now, nothing is done; an effect
 // whose end is recorded is not done again; one whose end is not recorded is looked for before
 // it is tried again, so that a crash at any point leads to one effect.
 package action
@@ -21,6 +22,8 @@ type Log interface {
 	Append(ctx context.Context, ps ...event.Payload) ([]event.Event, error)
 	// Summary is the fold over everything stored so far.
 	Summary() event.Summary
+	// Held fails with class Stale when the log is another worker's by now.
+	Held(ctx context.Context) error
 }
 
 // Do brings about one effect under a key that is unique in the task, and returns its result,
@@ -62,6 +65,11 @@ func Do[T any](ctx context.Context, log Log, key, kind string, args any,
 		if found {
 			return result, finish(ctx, log, event.EffectDone{Key: key, Kind: kind, Found: true}, result)
 		}
+	}
+	// Between the intent and here the process may have been stopped for as long as it takes
+	// another to do the same.
+	if err := log.Held(ctx); err != nil {
+		return zero, fmt.Errorf("%s not done: %w", kind, err)
 	}
 	result, err := do(ctx)
 	if err != nil {

@@ -22,6 +22,7 @@ type memory struct {
 	events []event.Event
 	fail   []int
 	calls  int
+	lost   error // what Held says
 }
 
 func newMemory(t *testing.T, fail ...int) *memory {
@@ -56,6 +57,8 @@ func (m *memory) Append(ctx context.Context, ps ...event.Payload) ([]event.Event
 	}
 	return nil, nil
 }
+
+func (m *memory) Held(context.Context) error { return m.lost }
 
 func (m *memory) Summary() event.Summary {
 	s, err := event.Fold(m.events)
@@ -204,6 +207,20 @@ func TestFindThatFailsDoesNothing(t *testing.T) {
 	_, err := Do(t.Context(), m, "pr:1", "pull_request", map[string]int{"n": 1}, func(context.Context) (result, bool, error) { return result{}, false, bad }, w.do)
 	if !errors.Is(err, bad) || w.done != 1 {
 		t.Errorf("%v %+v", err, w)
+	}
+}
+
+// A worker that was stopped after it recorded its intent, and goes on when the task is
+// another's, does nothing.
+func TestNothingIsDoneUnderALostLease(t *testing.T) {
+	m, w := newMemory(t), &world{}
+	m.lost = &task.Error{Class: task.Stale, Msg: "lost"}
+	if _, err := run(m, w); task.ClassOf(err) != task.Stale || w.done != 0 {
+		t.Fatalf("%v, %+v", err, w)
+	}
+	m.lost = nil
+	if got, err := run(m, w); err != nil || got.URL != "made 1" || w.looked != 1 {
+		t.Fatalf("%v %v %+v", got, err, w)
 	}
 }
 

@@ -60,6 +60,7 @@ type Config struct {
 	Now       func() time.Time
 	Logger    *slog.Logger
 	Show      func(model.Delta) // live display, may be nil
+	Pause     func() error      // asked before each step; its error ends the loop there; may be nil
 }
 
 // Ending says how the loop ended.
@@ -126,6 +127,11 @@ func (a *Agent) loop(ctx context.Context) (Outcome, error) {
 		}
 		if out, err := a.answerOpen(ctx); err != nil || out.Ending != "" {
 			return out, err
+		}
+		if a.cfg.Pause != nil {
+			if err := a.cfg.Pause(); err != nil {
+				return Outcome{}, err
+			}
 		}
 		if err := a.prompt(ctx); err != nil {
 			return Outcome{}, err

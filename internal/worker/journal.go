@@ -22,6 +22,7 @@ type journal struct {
 	now     func() time.Time
 	observe Observer
 	task    task.ID
+	ttl     time.Duration // of a renewed lease
 
 	mu      sync.Mutex
 	lease   store.Lease
@@ -181,6 +182,13 @@ func (j *journal) currentLease() store.Lease {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.lease
+}
+
+// Held implements action.Log.
+func (j *journal) Held(ctx context.Context) error {
+	l := j.currentLease()
+	_, err := j.st.Renew(ctx, l, j.ttl)
+	return err
 }
 
 func (j *journal) renew(ctx context.Context, ttl time.Duration) error {

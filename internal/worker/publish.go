@@ -11,6 +11,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/forge"
 	"github.com/daybreak-agent/daybreak/internal/git"
 	"github.com/daybreak-agent/daybreak/internal/proposal"
+	"github.com/daybreak-agent/daybreak/internal/prover"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
@@ -109,7 +110,7 @@ func (r *run) attest(ctx context.Context, sum event.Summary, v task.Verdict, fil
 	if err := json.Unmarshal([]byte(text), &masked); err != nil {
 		return proposal.Evidence{}, fmt.Errorf("masked verdict: %w", err)
 	}
-	changes, err := r.prover().Changes(ctx, r.snap.GitDir, r.snap.Base, sum.Exported.Tree)
+	changes, err := prover.Changes(ctx, r.cfg.Git, r.snap.GitDir, r.snap.Base, sum.Exported.Tree)
 	if err != nil {
 		return proposal.Evidence{}, err
 	}

@@ -59,7 +59,7 @@ func (r *run) work(ctx context.Context, events []event.Event) error {
 	a := agent.New(agent.Config{
 		Model: client, Tools: tools, Log: r.j, Redactor: r.cfg.Redactor, Limits: created.Limits,
 		MaxOutput: r.cfg.MaxOutput, Thinking: r.cfg.Thinking, CacheKey: string(r.j.Summary().Task),
-		Now: r.cfg.Now, Logger: r.cfg.Logger, Show: r.cfg.Show,
+		Now: r.cfg.Now, Logger: r.cfg.Logger, Show: r.cfg.Show, Pause: r.drained,
 	}, conv, env)
 	if lost != "" {
 		if err := a.Tell(ctx, "lost", lost); err != nil {

@@ -1,0 +1,65 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// How long something may be odd before it is put right: an order that was taken up and has no
+// lease yet is a claim on its way, a task without events may be running a long suite.
+const (
+	unclaimed = time.Minute
+	silent    = 2 * time.Hour
+)
+
+// Reconcile looks at everything unfinished once and puts right what does not fit: tasks whose
+// order is gone (a ghost: nobody would ever work on them), orders that were taken by a process
+// that died before it claimed the task, and what runs left on this machine. Each repair is in
+// the task's log and in the process's. Tasks that said nothing for hours are named.
+func (d *Dispatcher) Reconcile(ctx context.Context) error {
+	all, err := d.cfg.Store.Unfinished(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, t := range all {
+		if t.Owner != "" {
+			if quiet := time.Since(t.Updated); quiet > silent {
+				d.cfg.Logger.WarnContext(ctx, "a task has been silent for long", "task", t.ID, "owner", t.Owner, "for", quiet.Round(time.Minute))
+			}
+			continue
+		}
+		why := ""
+		switch at, err := d.cfg.Engine.Standing(ctx, t.Job); {
+		case err != nil:
+			errs = append(errs, err)
+			continue
+		case !at.Live:
+			why = "nobody was working on it and no run was ordered"
+		case !at.Taken.IsZero() && time.Since(at.Taken) > unclaimed:
+			why = "its order was taken up and never worked"
+		default:
+			continue
+		}
+		r, err := d.cfg.Store.Reissue(ctx, t.ID, why)
+		if c := task.ClassOf(err); c == task.Conflict || c == task.Invalid {
+			continue // somebody was faster
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		d.cfg.Logger.WarnContext(ctx, "a task was ordered again", "task", t.ID, "why", why, "epoch", r.Epoch, "job", r.Job)
+	}
+	if d.cfg.Sweep != nil {
+		removed, err := d.cfg.Sweep(ctx)
+		errs = append(errs, err)
+		for _, what := range removed {
+			d.cfg.Logger.WarnContext(ctx, "something left behind was removed", "what", what)
+		}
+	}
+	return errors.Join(errs...)
+}
