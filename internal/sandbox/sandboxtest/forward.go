@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -90,11 +91,20 @@ func (s *suite) forwards(t *testing.T) {
 		}
 	}
 	background(t, a, "exec ./probe get 127.0.0.1:3129")
-	<-held
+	await(t, held, "the connection does not arrive")
 	if err := a.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	<-dropped
+	await(t, dropped, "a connection outlives its sandbox")
+}
+
+func await(t *testing.T, c <-chan struct{}, or string) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(20 * time.Second):
+		t.Fatal(or)
+	}
 }
 
 func (s *suite) forwardRefusals(t *testing.T) {
