@@ -3,12 +3,18 @@ SHELL := /bin/bash
 TOOLS := $(CURDIR)/.tools/bin
 BIN   := $(CURDIR)/bin
 
-.PHONY: setup gvisor build demo test lint bench fuzz clean
+.PHONY: setup gvisor gitea test-gitea build demo test lint bench fuzz clean
 setup: ## install what the build, the sandbox and the tests need (quick when nothing is missing)
 	@scripts/setup.sh
 
 gvisor: ## build gVisor's runsc, for `sandbox.runtime: runsc` (quick when it is there)
 	@scripts/gvisor.sh
+
+gitea: ## build the real Gitea that the forges' tests talk to (quick when it is there)
+	@scripts/gitea.sh
+
+test-gitea: build gitea ## what needs the real Gitea: the adapter, and the whole flow from an issue to a merge
+	@PATH="$(TOOLS):$$PATH" CI=true go test -count=1 -timeout 20m ./internal/forge/gitea/...
 
 build: setup
 	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/daybreak-guest ./cmd/daybreak-guest
@@ -17,7 +23,7 @@ build: setup
 demo: build ## the main job end to end, on embedded defaults
 	@$(BIN)/daybreak demo
 
-test: build $(if $(filter true,$(CI)),gvisor) ## everything, with a real sandbox, real git and real HTTP; with gVisor if it is built, or CI is true
+test: build $(if $(filter true,$(CI)),gvisor gitea) ## everything, with a real sandbox, real git and real HTTP; with gVisor if it is built, or CI is true
 	@PATH="$(TOOLS):$$PATH" go test -timeout 20m ./...
 
 lint: setup

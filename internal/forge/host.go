@@ -73,6 +73,7 @@ type Capabilities struct {
 	Redelivers         bool   // a lost delivery is sent again by itself or can be asked for
 	DraftBy            string // "flag" or the prefix of the title
 	SignedTime         bool   // a delivery's signature covers its time
+	WholeLabels        bool   // a delivery says which labels are there, not which is new
 }
 
 // Repository is one repository as the forge knows it.

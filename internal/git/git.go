@@ -84,6 +84,13 @@ func New(cfg Config) (*Git, error) {
 	return &Git{bin: bin, cfg: cfg}, nil
 }
 
+// With returns a Git that shows servers another credential.
+func (g *Git) With(credential func(ctx context.Context, url string) (*Credential, error)) *Git {
+	cfg := g.cfg
+	cfg.Credential = credential
+	return &Git{bin: g.bin, cfg: cfg}
+}
+
 // settings are given to every command: whatever a repository's own configuration says, these
 // win. safe.directory lets root read a repository that belongs to somebody else, which the
 // caller has named.
