@@ -115,3 +115,46 @@ func TestOpenRefuses(t *testing.T) {
 		})
 	}
 }
+
+// jobs keeps orders in a table of the same database.
+type jobs struct{}
+
+func (jobs) Insert(ctx context.Context, tx pgx.Tx, j store.Job) (id int64, err error) {
+	err = tx.QueryRow(ctx, `INSERT INTO test_jobs (task, epoch, priority) VALUES ($1, $2, $3) RETURNING id`, string(j.Task), j.Epoch, j.Priority).Scan(&id)
+	return id, err
+}
+
+func (jobs) Cancel(ctx context.Context, tx pgx.Tx, id int64) error {
+	_, err := tx.Exec(ctx, `DELETE FROM test_jobs WHERE id = $1`, id)
+	return err
+}
+
+func TestDispatch(t *testing.T) {
+	srv := pgtest.Start(t)
+	storetest.RunDispatch(t, func(t *testing.T) (storetest.Scheduled, storetest.Orders) {
+		s := openAt(t, srv.Database(t), Options{Queue: jobs{}})
+		if _, err := s.pool.Exec(t.Context(), `CREATE TABLE test_jobs (id bigint GENERATED ALWAYS AS IDENTITY, task text, epoch bigint, priority int)`); err != nil {
+			t.Fatal(err)
+		}
+		return s, func(t *testing.T) []store.Job {
+			rows, err := s.pool.Query(t.Context(), `SELECT id, task, epoch, priority FROM test_jobs ORDER BY id`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := pgx.CollectRows(rows, pgx.RowToStructByPos[struct {
+				ID       int64
+				Task     task.ID
+				Epoch    int64
+				Priority int
+			}])
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all []store.Job
+			for _, r := range out {
+				all = append(all, store.Job{ID: r.ID, Task: r.Task, Epoch: r.Epoch, Priority: r.Priority})
+			}
+			return all
+		}
+	})
+}

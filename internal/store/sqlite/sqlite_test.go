@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"os"
 	"path/filepath"
@@ -104,4 +105,60 @@ func TestMain(m *testing.M) {
 		appendForever(path)
 	}
 	os.Exit(m.Run())
+}
+
+// jobs keeps orders in a table of the same file.
+type jobs struct{}
+
+func (jobs) Insert(ctx context.Context, tx *sql.Tx, j store.Job) (int64, error) {
+	res, err := tx.ExecContext(ctx, `INSERT INTO test_jobs (task, epoch, priority) VALUES (?, ?, ?)`, string(j.Task), j.Epoch, j.Priority)
+	if err != nil {
+		return 0, err
+	}
+	return res.LastInsertId()
+}
+
+func (jobs) Cancel(ctx context.Context, tx *sql.Tx, id int64) error {
+	_, err := tx.ExecContext(ctx, `DELETE FROM test_jobs WHERE id = ?`, id)
+	return err
+}
+
+func TestDispatch(t *testing.T) {
+	storetest.RunDispatch(t, func(t *testing.T) (storetest.Scheduled, storetest.Orders) {
+		s, err := Open(t.Context(), filepath.Join(t.TempDir(), "daybreak.db"), Options{Queue: jobs{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		if _, err := s.writer.ExecContext(t.Context(), `CREATE TABLE test_jobs (id INTEGER PRIMARY KEY AUTOINCREMENT, task TEXT, epoch INTEGER, priority INTEGER)`); err != nil {
+			t.Fatal(err)
+		}
+		return s, func(t *testing.T) []store.Job {
+			rows, err := s.readDB.QueryContext(t.Context(), `SELECT id, task, epoch, priority FROM test_jobs ORDER BY id`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rows.Close()
+			var out []store.Job
+			for rows.Next() {
+				var j store.Job
+				if err := rows.Scan(&j.ID, &j.Task, &j.Epoch, &j.Priority); err != nil {
+					t.Fatal(err)
+				}
+				out = append(out, j)
+			}
+			return out
+		}
+	})
+}
+
+// TestStaleEpochIsRefusedByTheFile: not only this package's code keeps a stale epoch out.
+func TestStaleEpochIsRefusedByTheFile(t *testing.T) {
+	s := openNew(t)
+	id := storetest.New(t, s, 1)
+	storetest.Lease(t, s, id) // epoch 1
+	_, err := s.writer.ExecContext(t.Context(), `INSERT INTO events SELECT task, seq + 1, 0, time, kind, version, payload, prev, hash FROM events`)
+	if err == nil || !strings.Contains(err.Error(), "not the newest") {
+		t.Fatalf("an event of epoch 0 went in: %v", err)
+	}
 }

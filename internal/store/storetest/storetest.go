@@ -68,6 +68,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, hooks ...Hooks) {
 		{"Filters", testFilters},
 		{"NotFound", testNotFound},
 		{"Cancelled", testCancelled},
+		{"Watch", testWatch},
+		{"Update", testUpdate},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, open(t)) })

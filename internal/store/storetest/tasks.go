@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -241,4 +242,83 @@ func testFilters(t *testing.T, st store.Store) {
 	list(store.Filter{States: []task.State{task.Preparing, task.Stopped}}, 2, ID(8))
 	list(store.Filter{States: []task.State{task.Preparing}, Repo: "even"}, 0, "")
 	list(store.Filter{Repo: "' OR 1=1 --"}, 0, "")
+}
+
+// testWatch: whatever changes a task wakes who watches it, once for any number of changes.
+func testWatch(t *testing.T, st store.Store) {
+	id, other := New(t, st, 1), New(t, st, 2)
+	mine, err := st.Watch(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := st.Watch(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	quiet := func() { // whatever was told about what came before
+		for {
+			select {
+			case <-mine:
+			case <-all:
+			case <-time.After(300 * time.Millisecond):
+				return
+			}
+		}
+	}
+	wake := func(what string, chs ...<-chan struct{}) {
+		t.Helper()
+		for _, ch := range chs {
+			select {
+			case <-ch:
+			case <-time.After(10 * time.Second):
+				t.Fatalf("%s woke nobody", what)
+			}
+		}
+	}
+	l := Lease(t, st, id)
+	wake("a lease", mine, all)
+	appendAll(t, st, l, note(t, 1))
+	wake("an append", mine, all)
+	if err := st.Signal(t.Context(), store.Signal{ID: "s", Task: id, Kind: "stop"}); err != nil {
+		t.Fatal(err)
+	}
+	wake("a signal", mine, all)
+	quiet()
+	if err := st.Signal(t.Context(), store.Signal{ID: "o", Task: other, Kind: "stop"}); err != nil {
+		t.Fatal(err)
+	}
+	wake("another task's signal", all)
+}
+
+// testUpdate: what many change at once is changed by each.
+func testUpdate(t *testing.T, st store.Store) {
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 5 {
+				if err := st.Update(t.Context(), "counter", func(old []byte) ([]byte, error) { return append(old, 'x'), nil }); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	why := errors.New("no")
+	err := st.Update(t.Context(), "counter", func(old []byte) ([]byte, error) {
+		if len(old) != 40 {
+			t.Errorf("%d of 40 changes", len(old))
+		}
+		return nil, why
+	})
+	if !errors.Is(err, why) {
+		t.Fatal(err)
+	}
+	if err := st.Update(t.Context(), "new", func(old []byte) ([]byte, error) {
+		if old != nil {
+			t.Errorf("a new value is %q", old)
+		}
+		return nil, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
