@@ -87,6 +87,6 @@ func newRoot(env *kit.Env) *cobra.Command {
 	models.AddCommand(modelserve.NewCmd(env))
 	evals := &cobra.Command{Use: "eval", Short: "Replay historical fixes against the verifier"}
 	evals.AddCommand(evaluate.NewCmd(env))
-	root.AddCommand(demo.NewCmd(env), run.NewCmd(env), verify.NewCmd(env), tasks.NewCmd(env), doctor.NewCmd(env), sandboxes.NewCmd(env), models, evals)
+	root.AddCommand(demo.NewCmd(env), run.NewCmd(env), verify.NewCmd(env), verify.NewEvidenceCmd(env), verify.NewKeyCmd(env), tasks.NewCmd(env), doctor.NewCmd(env), sandboxes.NewCmd(env), models, evals)
 	return root
 }

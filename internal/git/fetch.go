@@ -173,6 +173,23 @@ func (g *Git) local(ctx context.Context, s source, args ...string) ([]byte, erro
 	return g.run(ctx, call{dir: s.url, env: []string{"GIT_CEILING_DIRECTORIES=" + filepath.Dir(s.url)}, args: args, max: 1 << 20})
 }
 
+// Dir is the git directory of a repository of this machine, for reading. Class Invalid for
+// anything else.
+func (g *Git) Dir(ctx context.Context, src string) (string, error) {
+	s, err := parseSource(src)
+	if err != nil {
+		return "", err
+	}
+	if !s.local {
+		return "", &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%s is not a directory of this machine", s.shown), Fix: "clone it and give the clone"}
+	}
+	out, err := g.local(ctx, s, "rev-parse", "--absolute-git-dir")
+	if err != nil {
+		return "", &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%s is not a readable git repository", s.shown), Err: err}
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
 // MergeBase is the commit from which head left base's line, in a repository of this machine.
 // For a URL, whose history is not fetched, it is "". Class NotFound: the two share no history
 // that is there.

@@ -68,7 +68,7 @@ func (p *Prover) Change(ctx context.Context, q Request) (Outcome, error) {
 	if err != nil {
 		return out, err
 	}
-	if out.Changes, err = p.Changes(ctx, out.Snapshot.GitDir, out.Base, out.Head); err != nil {
+	if out.Changes, err = Changes(ctx, p.cfg.Git, out.Snapshot.GitDir, out.Base, out.Head); err != nil {
 		return out, err
 	}
 	repo, err := p.Settings(ctx, out.Snapshot)
@@ -90,14 +90,14 @@ func (p *Prover) Change(ctx context.Context, q Request) (Outcome, error) {
 	return out, err
 }
 
-// Changes reads the difference of two trees in a repository of ours. A submodule is a commit of another repository and
+// Changes reads the difference of two trees. A submodule is a commit of another repository and
 // cannot be placed: a change of one is refused, since what it does would not be seen.
-func (p *Prover) Changes(ctx context.Context, gitdir, base, head string) ([]git.Change, error) {
-	diff, err := p.cfg.Git.ChangedPaths(ctx, gitdir, base, head)
+func Changes(ctx context.Context, g *git.Git, gitdir, base, head string) ([]git.Change, error) {
+	diff, err := g.ChangedPaths(ctx, gitdir, base, head)
 	if err != nil {
 		return nil, err
 	}
-	list, err := p.cfg.Git.ListTree(ctx, gitdir, head)
+	list, err := g.ListTree(ctx, gitdir, head)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (p *Prover) Changes(ctx context.Context, gitdir, base, head string) ([]git.
 			want = append(want, e)
 		}
 	}
-	blobs, err := p.cfg.Git.Blobs(ctx, gitdir, want, maxBlob)
+	blobs, err := g.Blobs(ctx, gitdir, want, maxBlob)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ package tasks
 import (
 	"context"
 	"crypto/ed25519"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -161,7 +160,7 @@ func verifyLog(env *kit.Env) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "an export to check")
-	cmd.Flags().StringVar(&key, "key", "", "file with the public key of the installation that wrote it (keys/checkpoint.pub)")
+	cmd.Flags().StringVar(&key, "key", "", "public key of the installation that wrote it, or a file with it (what `daybreak key` prints)")
 	return cmd
 }
 
@@ -205,12 +204,8 @@ func verifyFile(env *kit.Env, file, keyFile string) error {
 	}
 	var pub ed25519.PublicKey
 	if keyFile != "" {
-		b, err := os.ReadFile(keyFile)
-		if err != nil {
-			return &kit.ExitError{Code: kit.Usage, Err: err}
-		}
-		if pub, err = base64.StdEncoding.DecodeString(strings.TrimSpace(string(b))); err != nil || len(pub) != ed25519.PublicKeySize {
-			return &kit.ExitError{Code: kit.Usage, Err: fmt.Errorf("%s is not a public key", keyFile)}
+		if pub, err = kit.PublicKey(keyFile); err != nil {
+			return err
 		}
 	}
 	if len(events) == 0 {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/daybreak-agent/daybreak/internal/cli/kit"
 	"github.com/daybreak-agent/daybreak/internal/cli/taskview"
+	"github.com/daybreak-agent/daybreak/internal/evidence"
 	"github.com/daybreak-agent/daybreak/internal/proposal"
 	"github.com/daybreak-agent/daybreak/internal/prover"
-	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
@@ -30,10 +30,9 @@ type Result struct {
 	Suite        task.SuiteResult    `json:"suite"`
 	Findings     []task.Finding      `json:"findings"`
 	Timing       Timing              `json:"timing_ms"`
-	Sandbox      Isolation           `json:"sandbox"`
-	Document     task.Verdict        `json:"document"` // all of it: phases, commands, trees, logs
-
-	shown string // the head as it was asked for
+	Sandbox      task.Isolation      `json:"sandbox"`
+	Evidence     string              `json:"evidence,omitempty"` // digest of the signed account
+	Document     task.Verdict        `json:"document"`           // all of it: phases, commands, trees, logs
 }
 
 // Timing is in milliseconds.
@@ -41,19 +40,15 @@ type Timing struct {
 	Verify int64 `json:"verify"`
 }
 
-// Isolation names what kept the change's code apart.
-type Isolation struct {
-	Runtime   string `json:"runtime"`
-	Isolation string `json:"isolation"`
-	Profile   string `json:"profile"`
-}
-
-func newResult(repo string, o Options, out prover.Outcome, info sandbox.Info) Result {
+func newResult(repo string, o Options, out prover.Outcome, signed []byte) Result {
 	v := out.Verdict
 	r := Result{
 		Type: "result", Repo: repo, Base: out.Base, Head: out.Head, Verdict: v.Kind, Reason: v.Reason,
 		Reproduction: append([]task.Reproduction{}, v.Reproduction...), Suite: v.Suite, Findings: append([]task.Finding{}, v.Findings...),
-		Timing: Timing{out.Took.Milliseconds()}, Sandbox: Isolation{info.Runtime, info.Isolation, info.Profile}, Document: v, shown: o.Head,
+		Timing: Timing{out.Took.Milliseconds()}, Sandbox: v.Sandbox, Document: v,
+	}
+	if signed != nil {
+		r.Evidence = evidence.Digest(signed)
 	}
 	if r.Suite.Flaky == nil {
 		r.Suite.Flaky = []string{}
@@ -197,6 +192,9 @@ func (v *view) end(r Result) {
 	fmt.Fprintf(w, "  compared  %.12s (base) and %.12s (head)\n", r.Base, r.Head)
 	if r.Sandbox.Runtime != "" {
 		fmt.Fprintf(w, "  isolation %s, %s\n", r.Sandbox.Runtime, r.Sandbox.Isolation)
+	}
+	if r.Evidence != "" {
+		fmt.Fprintf(w, "  evidence  %s\n", r.Evidence)
 	}
 	fmt.Fprintf(w, "  took      %s\n", (time.Duration(r.Timing.Verify) * time.Millisecond).Round(100*time.Millisecond))
 }

@@ -26,6 +26,7 @@ type Options struct {
 	Tests                 []string
 	Exact, Hang           bool
 	JSON, JUnit, Markdown string // "": not asked for; "-": standard output; else a file
+	Evidence              string // file for the signed account
 }
 
 // NewCmd makes the command.
@@ -61,6 +62,7 @@ func NewCmd(env *kit.Env) *cobra.Command {
 	f.StringArrayVar(&o.Tests, "test", nil, "a test that shows the bug, as its runner names it; may be given again")
 	f.BoolVar(&o.Exact, "exact", false, "compare with --base itself, not with the commit where --head left it")
 	f.BoolVar(&o.Hang, "hang", false, "the change is about a hang: a test that runs out of time may show it")
+	f.StringVar(&o.Evidence, "evidence", "", "write the signed account of the verification to a `FILE`; see verify-evidence")
 	for name, to := range map[string]*string{"json": &o.JSON, "junit": &o.JUnit, "markdown": &o.Markdown} {
 		f.StringVar(to, name, "", "write the result as "+map[string]string{"json": "one JSON object", "junit": "JUnit XML", "markdown": "Markdown for a comment"}[name]+" to standard output, or to a `FILE` with --"+name+"=FILE")
 		f.Lookup(name).NoOptDefVal = "-"
@@ -96,7 +98,7 @@ func (o Options) machine() int {
 }
 
 func verify(ctx context.Context, env *kit.Env, a *app.App, o Options) error {
-	p, boxes, err := a.Prover()
+	p, err := a.Prover()
 	if err != nil {
 		return err
 	}
@@ -118,7 +120,16 @@ func verify(ctx context.Context, env *kit.Env, a *app.App, o Options) error {
 	if err != nil {
 		return err
 	}
-	r := newResult(repo, o, out, boxes.Info)
+	var signed []byte
+	if o.Evidence != "" {
+		if signed, err = attest(ctx, a, repo, out); err != nil {
+			return err
+		}
+		if err := write(env, o.Evidence, signed); err != nil {
+			return err
+		}
+	}
+	r := newResult(repo, o, out, signed)
 	for _, f := range []struct {
 		to     string
 		render func(Result) ([]byte, error)
