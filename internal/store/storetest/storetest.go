@@ -70,6 +70,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, hooks ...Hooks) {
 		{"Cancelled", testCancelled},
 		{"Watch", testWatch},
 		{"Update", testUpdate},
+		{"Deliveries", testDeliveries},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, open(t)) })
