@@ -49,6 +49,8 @@ var may = map[string][]string{
 	"agent":    {"task", "event", "policy", "model", "tool"},
 	"verify":   {"task", "event", "sandbox", "git", "guest", "snapshot", "verify/result", "verify/tamper"},
 
+	"codesearch": {},
+
 	"verify/result": {"task"},
 	"verify/tamper": {"task"},
 

@@ -1,0 +1,45 @@
+// Package codesearch owns the index over a prepared tree and the queries on it: a trigram
+// index of its text files, kept in segments that are mapped into memory, and a matcher that
+// reads only the files which may match.
+//
+// Invariants: an answer is exactly what ripgrep says about the same files, and what the matcher
+// cannot promise that for it names instead of guessing ([Answer.Ask]); the index never decides
+// that a file matches, only that it cannot; a segment that is damaged is an error, never a wrong
+// answer that goes unseen; a segment is complete or absent, and nothing writes to it afterwards.
+//
+// The index is the one of Russ Cox, "Regular Expression Matching with a Trigram Index" (2012),
+// over text folded to lower case, so that a search without regard to case costs no more.
+package codesearch
+
+// MaxFileSize is the largest file that is searched, in bytes: ripgrep is told the same.
+const MaxFileSize = 16 << 20
+
+// Query says what to look for.
+type Query struct {
+	Pattern    string // RE2 syntax, within one line
+	Literal    bool   // Pattern is plain text
+	IgnoreCase bool
+	Paths      []string // files or directories below the root, cleaned; none: everything
+	Globs      []string // as ripgrep's --glob
+}
+
+// Count is how many lines of a file match.
+type Count struct {
+	Path  string
+	Lines int
+}
+
+// Line is one matching line.
+type Line struct {
+	Number int    // from 1
+	Text   []byte // without its end
+}
+
+// Answer is what the index knows.
+type Answer struct {
+	Counts []Count // files whose matching lines were counted, by path
+	// Ask are files that only ripgrep can judge: not UTF-8, with NUL bytes, or where the pattern
+	// means another thing for letters beyond ASCII. By path.
+	Ask   []string
+	Files int // files that were read
+}

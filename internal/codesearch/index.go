@@ -1,0 +1,249 @@
+package codesearch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const manifestName = "index.json"
+
+// manifest lists the segments. It is written last: a directory without one is no index.
+type manifest struct {
+	Version  int           `json:"version"`
+	Segments []segmentInfo `json:"segments"`
+	Stats    Stats         `json:"stats"`
+}
+
+type segmentInfo struct {
+	Name  string   `json:"name"`
+	Docs  int      `json:"docs"`
+	Bytes int64    `json:"bytes"`
+	Sum   uint32   `json:"crc32c"`
+	Dead  []uint32 `json:"dead,omitempty"` // documents that a later segment replaces, or that are gone
+}
+
+const (
+	manifestVersion = 1
+	maxManifest     = 64 << 20
+)
+
+func (b *builder) finish(dead [][]uint32) (Stats, error) {
+	for i, d := range dead {
+		b.man.Segments[i].Dead = d
+	}
+	b.man.Version = manifestVersion
+	for _, s := range b.man.Segments {
+		b.stats.Index += s.Bytes
+	}
+	b.man.Stats = b.stats
+	text, err := json.Marshal(b.man)
+	if err != nil {
+		return Stats{}, err
+	}
+	tmp, err := os.CreateTemp(b.dir, ".new-")
+	if err != nil {
+		return Stats{}, err
+	}
+	_, err = tmp.Write(text)
+	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Sync(), tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), filepath.Join(b.dir, manifestName))
+	}
+	return b.stats, err
+}
+
+// Index answers queries. It is safe for concurrent use until it is closed.
+type Index struct {
+	dir   string
+	man   manifest
+	parts []part
+}
+
+type part struct {
+	*segment
+	dead []uint32 // sorted
+}
+
+// Open maps an index.
+func Open(dir string) (*Index, error) {
+	f, err := os.Open(filepath.Join(dir, manifestName))
+	if err != nil {
+		return nil, fmt.Errorf("open the search index: %w", err)
+	}
+	defer f.Close()
+	x := &Index{dir: dir}
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if st.Size() > maxManifest {
+		return nil, errDamaged
+	}
+	if err := json.NewDecoder(f).Decode(&x.man); err != nil || x.man.Version != manifestVersion {
+		return nil, errDamaged
+	}
+	for _, info := range x.man.Segments {
+		if info.Name != filepath.Base(info.Name) || info.Name == "." || info.Name == ".." {
+			return nil, errors.Join(errDamaged, x.Close())
+		}
+		s, err := openSegment(filepath.Join(dir, info.Name))
+		if err != nil {
+			return nil, errors.Join(err, x.Close())
+		}
+		x.parts = append(x.parts, part{s, info.Dead})
+		if s.docs != info.Docs || int64(len(s.data)) != info.Bytes || !slices.IsSorted(info.Dead) {
+			return nil, errors.Join(errDamaged, x.Close())
+		}
+	}
+	return x, nil
+}
+
+// Verify reads the whole index and reports damage.
+func (x *Index) Verify() error {
+	for i, p := range x.parts {
+		if err := p.verify(x.man.Segments[i].Sum); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close lets go of the mapping. No query may be under way.
+func (x *Index) Close() error {
+	var errs []error
+	for _, p := range x.parts {
+		errs = append(errs, p.close())
+	}
+	x.parts = nil
+	return errors.Join(errs...)
+}
+
+// Stats of the index as it was built.
+func (x *Index) Stats() Stats { return x.man.Stats }
+
+// Has reports whether a file is in the index.
+func (x *Index) Has(path string) (bool, error) {
+	i, _, err := x.locate(path)
+	return i >= 0, err
+}
+
+// locate finds a living document; its part is -1 when there is none.
+func (x *Index) locate(path string) (part, doc int, err error) {
+	for i := len(x.parts) - 1; i >= 0; i-- {
+		p := x.parts[i]
+		n, err := p.find(path)
+		if err != nil {
+			return -1, 0, err
+		}
+		if n == p.docs {
+			continue
+		}
+		d, err := p.doc(n)
+		if err != nil {
+			return -1, 0, err
+		}
+		if string(d.path) == path && !p.isDead(uint32(n)) {
+			return i, n, nil
+		}
+	}
+	return -1, 0, nil
+}
+
+func (p part) isDead(doc uint32) bool {
+	_, dead := slices.BinarySearch(p.dead, doc)
+	return dead
+}
+
+// Children calls yield with each file of the index below a directory ("" is the root), by its
+// path, until it returns false. The order is by segment, then by path.
+func (x *Index) Children(dir string, yield func(path string) bool) error {
+	prefix := ""
+	if dir != "" {
+		prefix = dir + "/"
+	}
+	for _, p := range x.parts {
+		n, err := p.find(prefix)
+		if err != nil {
+			return err
+		}
+		for ; n < p.docs; n++ {
+			d, err := p.doc(n)
+			if err != nil {
+				return err
+			}
+			if !strings.HasPrefix(string(d.path), prefix) {
+				break
+			}
+			if !p.isDead(uint32(n)) && !yield(string(d.path)) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// tooManyParts is when advancing an index costs its queries more than building it anew.
+const tooManyParts = 8
+
+// Advance writes the index of another tree into dir: old's, less the files that are gone, with
+// those that changed or are new read from tree. Segments are shared by hard links where the file
+// system can. It reports false, and writes nothing, when building anew is the better way.
+func Advance(ctx context.Context, dir string, old *Index, tree string, changed, gone []string, o BuildOptions) (Stats, bool, error) {
+	if len(old.parts) >= tooManyParts || (len(changed)+len(gone))*4 > old.man.Stats.Files {
+		return Stats{}, false, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return Stats{}, false, err
+	}
+	b := &builder{dir: dir, o: o, stats: Stats{Skipped: old.man.Stats.Skipped}}
+	dead := make([][]uint32, len(old.parts))
+	for i, p := range old.parts {
+		dead[i] = slices.Clone(p.dead)
+	}
+	b.stats.Files, b.stats.Text = old.man.Stats.Files, old.man.Stats.Text
+	for _, path := range slices.Concat(changed, gone) {
+		i, n, err := old.locate(path)
+		if err != nil {
+			return Stats{}, false, err
+		}
+		if i < 0 {
+			continue
+		}
+		d, err := old.parts[i].doc(n)
+		if err != nil {
+			return Stats{}, false, err
+		}
+		dead[i] = append(dead[i], uint32(n))
+		b.stats.Files--
+		b.stats.Text -= d.size
+	}
+	for i, info := range old.man.Segments {
+		slices.Sort(dead[i])
+		dead[i] = slices.Compact(dead[i])
+		from, to := filepath.Join(old.dir, info.Name), filepath.Join(dir, info.Name)
+		if err := os.Link(from, to); err != nil {
+			if err := copyFile(from, to); err != nil {
+				return Stats{}, false, err
+			}
+		}
+		b.man.Segments = append(b.man.Segments, segmentInfo{Name: info.Name, Docs: info.Docs, Bytes: info.Bytes, Sum: info.Sum})
+	}
+	if err := b.add(ctx, tree, changed); err != nil {
+		return Stats{}, false, err
+	}
+	st, err := b.finish(dead)
+	return st, err == nil, err
+}
+
+func copyFile(from, to string) error {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, b, 0o644)
+}

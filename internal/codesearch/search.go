@@ -1,0 +1,366 @@
+package codesearch
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Tree is the directory that an index is of, or a work tree over it.
+type Tree struct {
+	fd int
+	// Skip says which files of the index are to be left out, since they are not what they were;
+	// nil: none.
+	Skip func(path string) bool
+}
+
+// OpenTree opens a directory for searching. Close it after use.
+func OpenTree(dir string, skip func(path string) bool) (*Tree, error) {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the tree %s: %w", dir, err)
+	}
+	return &Tree{fd, skip}, nil
+}
+
+// Close lets go of the directory.
+func (t *Tree) Close() error { return unix.Close(t.fd) }
+
+// candidate is a file that may match.
+type candidate struct {
+	path string
+	kind kind
+}
+
+// Search counts the matching lines of the index's files. It returns [ErrAsk] for a query that
+// only ripgrep can answer.
+func (x *Index) Search(ctx context.Context, t *Tree, q Query) (Answer, error) {
+	p, err := compile(q)
+	if err != nil {
+		return Answer{}, err
+	}
+	list, err := x.candidates(p, t, q)
+	if err != nil {
+		return Answer{}, err
+	}
+	var ans Answer
+	list = slices.DeleteFunc(list, func(c candidate) bool {
+		ask := c.kind >= kindOdd || (c.kind == kindUTF8 && p.unicode)
+		if ask {
+			ans.Ask = append(ans.Ask, c.path)
+		}
+		return ask
+	})
+	slices.Sort(ans.Ask)
+	ans.Files = len(list)
+	counts, err := each(ctx, t, p, list, func(m *matcher, text []byte, k kind) int {
+		n := 0
+		m.lines(text, k, func(int, int) bool { n++; return true })
+		return n
+	})
+	if err != nil {
+		return Answer{}, err
+	}
+	for i, n := range counts {
+		if n > 0 {
+			ans.Counts = append(ans.Counts, Count{list[i].path, n})
+		}
+	}
+	slices.SortFunc(ans.Counts, func(a, b Count) int { return cmp.Compare(a.Path, b.Path) })
+	return ans, nil
+}
+
+// Lines returns the matching lines of some files of the index, at most limit of each, with their
+// neighbours: a line that does not match itself has a negative number. The files are those of an
+// [Answer.Counts] of the same query.
+func (x *Index) Lines(ctx context.Context, t *Tree, q Query, paths []string, limit, around int) ([][]Line, error) {
+	p, err := compile(q)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]candidate, len(paths))
+	for i, path := range paths {
+		s, n, err := x.locate(path)
+		if err != nil {
+			return nil, err
+		}
+		if s < 0 {
+			return nil, fmt.Errorf("%s is not in the search index", path)
+		}
+		d, err := x.parts[s].doc(n)
+		if err != nil {
+			return nil, err
+		}
+		list[i] = candidate{path, d.kind}
+	}
+	return each(ctx, t, p, list, func(m *matcher, text []byte, k kind) []Line { return m.collect(text, k, limit, around) })
+}
+
+// collect copies matching lines and their neighbours.
+func (m *matcher) collect(text []byte, k kind, limit, around int) []Line {
+	type span struct{ start, end int }
+	var hits []span
+	m.lines(text, k, func(start, end int) bool {
+		hits = append(hits, span{start, end})
+		return len(hits) < limit
+	})
+	var out []Line
+	number, hit, last := 0, 0, -1 // last: number of the latest line that is in out
+	var before []span             // the latest lines that are not
+	trail := 0
+	for at := 0; at < len(text) && (hit < len(hits) || trail > 0); {
+		end := len(text)
+		if n := bytes.IndexByte(text[at:], '\n'); n >= 0 {
+			end = at + n
+		}
+		number++
+		switch {
+		case hit < len(hits) && hits[hit].start == at:
+			for i, s := range before {
+				if n := number - len(before) + i; n > last {
+					out = append(out, Line{-n, slices.Clone(text[s.start:s.end])})
+				}
+			}
+			before = before[:0]
+			out = append(out, Line{number, slices.Clone(text[at:end])})
+			last, trail = number, around
+			hit++
+		case trail > 0:
+			out = append(out, Line{-number, slices.Clone(text[at:end])})
+			last = number
+			trail--
+		case around > 0:
+			if len(before) == around {
+				before = slices.Delete(before, 0, 1)
+			}
+			before = append(before, span{at, end})
+		}
+		at = end + 1
+	}
+	return out
+}
+
+// each reads the files on all processors and hands their texts over; the results are in the
+// order of the files. A file that is gone gives the zero value.
+func each[T any](ctx context.Context, t *Tree, p *plan, list []candidate, do func(m *matcher, text []byte, k kind) T) ([]T, error) {
+	out := make([]T, len(list))
+	workers := min(runtime.GOMAXPROCS(0), (len(list)+15)/16)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	work := func() {
+		m := &matcher{plan: p}
+		for ctx.Err() == nil {
+			i := int(next.Add(1)) - 1
+			if i >= len(list) {
+				return
+			}
+			var err error
+			m.text, err = readFile(t.fd, list[i].path, m.text)
+			if errors.Is(err, errNoFile) {
+				continue
+			}
+			if err != nil {
+				mu.Lock()
+				failed = cmp.Or(failed, fmt.Errorf("search %s: %w", list[i].path, err))
+				mu.Unlock()
+				return
+			}
+			out[i] = do(m, m.text, list[i].kind)
+		}
+	}
+	for range workers - 1 {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
+	return out, errors.Join(failed, context.Cause(ctx))
+}
+
+// candidates are the living files that may match, in no order.
+func (x *Index) candidates(p *plan, t *Tree, q Query) ([]candidate, error) {
+	globs, err := parseGlobs(q.Globs)
+	if err != nil {
+		return nil, err
+	}
+	var out []candidate
+	for _, part := range x.parts {
+		docs, all, err := part.eval(p.need)
+		if err != nil {
+			return nil, err
+		}
+		keep := func(n uint32) error {
+			d, err := part.doc(int(n))
+			if err != nil {
+				return err
+			}
+			path := string(d.path)
+			if wanted(path, q.Paths, globs) && !part.isDead(n) && (t.Skip == nil || !t.Skip(path)) {
+				out = append(out, candidate{path, d.kind})
+			}
+			return nil
+		}
+		if all {
+			for n := range part.docs {
+				if err := keep(uint32(n)); err != nil {
+					return nil, err
+				}
+			}
+			continue
+		}
+		wide, err := part.postingsOf(wideMark)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range union(docs, wide) {
+			if err := keep(n); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// wanted reports whether a search of paths looks at a file; no paths are everything.
+func wanted(path string, paths []string, g globs) bool {
+	for _, p := range paths {
+		switch {
+		case p == "." || p == "":
+			p = ""
+		case path != p && !strings.HasPrefix(path, p+"/"):
+			continue
+		}
+		if g.keep(path, p) {
+			return true
+		}
+	}
+	return len(paths) == 0 && g.keep(path, "")
+}
+
+func (s *segment) postingsOf(t trigram) ([]uint32, error) {
+	e, err := s.lookup(t)
+	if err != nil || e.count == 0 {
+		return nil, err
+	}
+	return s.list(e)
+}
+
+// eval finds the documents that meet a need; all says that every one does.
+func (s *segment) eval(n need) (docs []uint32, all bool, err error) {
+	switch n.op {
+	case needNone:
+		return nil, false, nil
+	case needAnd:
+		return s.evalAnd(n)
+	case needOr:
+		for _, t := range n.tri {
+			l, err := s.postingsOf(t)
+			if err != nil {
+				return nil, false, err
+			}
+			docs = union(docs, l)
+		}
+		for _, sub := range n.sub {
+			l, all, err := s.eval(sub)
+			if all || err != nil {
+				return nil, all, err
+			}
+			docs = union(docs, l)
+		}
+		return docs, false, nil
+	}
+	return nil, true, nil
+}
+
+func (s *segment) evalAnd(n need) (docs []uint32, all bool, err error) {
+	found := make([]entry, 0, len(n.tri))
+	for _, t := range n.tri {
+		e, err := s.lookup(t)
+		if err != nil || e.count == 0 {
+			return nil, false, err
+		}
+		found = append(found, e)
+	}
+	slices.SortFunc(found, func(a, b entry) int { return cmp.Compare(a.count, b.count) })
+	all = true
+	for _, e := range found {
+		// A list that is much longer than what is left costs more than reading a few files.
+		if !all && (len(docs) == 0 || e.count > 200*len(docs)) {
+			break
+		}
+		if all && e.count == s.docs {
+			break // the rarest is everywhere
+		}
+		l, err := s.list(e)
+		if err != nil {
+			return nil, false, err
+		}
+		if all {
+			docs, all = l, false
+		} else {
+			docs = intersect(docs, l)
+		}
+	}
+	for _, sub := range n.sub {
+		l, every, err := s.eval(sub)
+		if err != nil {
+			return nil, false, err
+		}
+		switch {
+		case every:
+		case all:
+			docs, all = l, false
+		default:
+			docs = intersect(docs, l)
+		}
+	}
+	return docs, all, nil
+}
+
+// union of sorted lists; it may return one of them.
+func union(a, b []uint32) []uint32 {
+	if len(a) == 0 {
+		return b
+	}
+	if len(b) == 0 {
+		return a
+	}
+	out := make([]uint32, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0] < b[0]:
+			out, a = append(out, a[0]), a[1:]
+		case a[0] > b[0]:
+			out, b = append(out, b[0]), b[1:]
+		default:
+			out, a, b = append(out, a[0]), a[1:], b[1:]
+		}
+	}
+	return append(append(out, a...), b...)
+}
+
+// intersect sorted lists, in a's memory.
+func intersect(a, b []uint32) []uint32 {
+	out := a[:0]
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0] < b[0]:
+			a = a[1:]
+		case a[0] > b[0]:
+			b = b[1:]
+		default:
+			out, a, b = append(out, a[0]), a[1:], b[1:]
+		}
+	}
+	return out
+}

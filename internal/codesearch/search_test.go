@@ -1,0 +1,369 @@
+package codesearch_test
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/daybreak-agent/daybreak/internal/codesearch"
+)
+
+// ripgrep runs rg as the guest does and returns its counts by path.
+func ripgrep(t testing.TB, tree string, q codesearch.Query) (counts map[string]int, complaint string) {
+	t.Helper()
+	args := []string{"--no-config", "--hidden", "--glob", "!.git", "--color", "never", "--max-filesize", "16M", "--count", "--null", "--with-filename"}
+	if q.Literal {
+		args = append(args, "--fixed-strings")
+	}
+	if q.IgnoreCase {
+		args = append(args, "--ignore-case")
+	}
+	for _, g := range q.Globs {
+		args = append(args, "--glob", g)
+	}
+	text := q.Pattern
+	if !q.Literal {
+		text = codesearch.ReadPattern(q.Pattern).Text
+	}
+	args = append(args, "-e", text, "--")
+	for _, p := range q.Paths {
+		args = append(args, "./"+p)
+	}
+	if len(q.Paths) == 0 {
+		args = append(args, "./")
+	}
+	cmd := exec.Command("rg", args...)
+	cmd.Dir = tree
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
+		return nil, stderr.String()
+	}
+	counts = make(map[string]int)
+	for len(out) > 0 {
+		name, rest, ok := bytes.Cut(out, []byte{0})
+		if !ok {
+			t.Fatalf("rg: %q", out)
+		}
+		var n []byte
+		n, out, _ = bytes.Cut(rest, []byte{'\n'})
+		c, err := strconv.Atoi(strings.TrimSpace(string(n)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts[filepath.Clean(string(name))] = c
+	}
+	return counts, ""
+}
+
+func needRG(t testing.TB) {
+	t.Helper()
+	if _, err := exec.LookPath("rg"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+}
+
+// listed are the files of a tree that a search looks at.
+func listed(t testing.TB, tree string) []string {
+	t.Helper()
+	cmd := exec.Command("rg", "--no-config", "--hidden", "--glob", "!.git", "--files", "--null", "./")
+	cmd.Dir = tree
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []string
+	for f := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		files = append(files, filepath.Clean(f))
+	}
+	return files
+}
+
+type site struct {
+	tree  string
+	index *codesearch.Index
+	t     *codesearch.Tree
+}
+
+func build(t testing.TB, tree string) *site {
+	t.Helper()
+	needRG(t)
+	dir := filepath.Join(t.TempDir(), "index")
+	if _, err := codesearch.Build(t.Context(), dir, tree, listed(t, tree), codesearch.BuildOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return open(t, tree, dir)
+}
+
+func open(t testing.TB, tree, dir string) *site {
+	t.Helper()
+	x, err := codesearch.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := codesearch.OpenTree(tree, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = x.Close(), root.Close() })
+	return &site{tree, x, root}
+}
+
+// compare holds the index's answer to ripgrep's. It reports whether the index answered.
+func (s *site) compare(t *testing.T, q codesearch.Query) bool {
+	t.Helper()
+	got, err := s.index.Search(t.Context(), s.t, q)
+	if errors.Is(err, codesearch.ErrAsk) {
+		return false
+	}
+	if err != nil {
+		t.Errorf("%+v: %v", q, err)
+		return false
+	}
+	want, complaint := ripgrep(t, s.tree, q)
+	if complaint != "" {
+		t.Errorf("%+v: ripgrep says %s", q, complaint)
+		return false
+	}
+	for _, p := range got.Ask {
+		delete(want, p) // ripgrep would be asked about these
+	}
+	for _, c := range got.Counts {
+		if want[c.Path] != c.Lines {
+			t.Errorf("%+v: %s: %d lines, ripgrep %d", q, c.Path, c.Lines, want[c.Path])
+		}
+		delete(want, c.Path)
+	}
+	for p, n := range want {
+		t.Errorf("%+v: %s: missed, ripgrep has %d lines", q, p, n)
+	}
+	return true
+}
+
+// odd is a tree with what makes searching hard.
+func odd(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	long := strings.Repeat("x", 1<<20)
+	for name, text := range map[string]string{
+		"a.go": "package a\n\nfunc Foo(err error) error { return err }\n// foo Foo FOO fOO\n\n", "b/b.go": "package b\n\nvar errNotFound = errors.New(\"not found\")\r\nfunc (b *B) foo_bar() {}\n",
+		"b/c d.txt": "no line feed at the end: Foo", "empty": "", "one\nline": "Foo\n", "u.txt": "na\u00efve ca\u00fe\u017foo \u212aelvin Stra\u00dfe STRASSE \u00c9t\u00e9\nfoo\u00a0bar\n\u0661\u0662\n",
+		"latin": "caf\xe9 Foo\n", "nul": "Foo\x00bar\nFoo\n", "latenul": strings.Repeat("Foo line\n", 9000) + "\x00\nFoo\n", "utf16": "\xff\xfeF\x00o\x00o\x00\n\x00", "bom": "\xef\xbb\xbfFoo bom\n",
+		"long": long + "Foo" + long + "\nfoo\n", "vt": "a\vb Foo\n", ".hidden/x.go": "func Foo() {}\n", ".gitignore": "ignored/\n*.log\n", "ignored/f.go": "Foo\n", "x.log": "Foo\n",
+		"vendor/v/v.go": "func Foo() {} // vendored\n", "t/a_test.go": "func TestFoo(t *testing.T) { foo() }\n", "tabs": "\tif err != nil {\n\t\treturn fmt.Errorf(\"x: %w\", err)\n\t}\n", "cr": "foo\rbar\rFoo\n",
+		"regex": "a{ b} [x] (y) a.b a*b a+b $1 ^2 |3 \\n 4\n", "dup": strings.Repeat("foo foo foo\n", 50),
+	} {
+		p := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, ".git"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("a.go", filepath.Join(dir, "link.go")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestAnswersAsRipgrepDoes(t *testing.T) {
+	s := build(t, odd(t))
+	answered := 0
+	for _, pattern := range []string{
+		"foo", "Foo", "FOO", "err", "e", "o", "error", "foo_bar", `func \w+`, `func Foo\(`, `err != nil`, `return\s+fmt`, `\bfoo\b`, `^func`, `nil \{$`, `foo|bar`, `(Foo|errNotFound)`, `not found`,
+		`fo+`, `fo*o`, `f(oo){1,2}`, `Foo.*error`, `[Ff]oo`, `[^a-z]oo`, `stra(ss|ß)e`, `été`, `kelvin`, `caſ`, `cas`, `na.ve`, `x{3}`, `a{ b}`, `a{`, `\[x\]`, `\(y\)`, `a\.b`, `\$1`, `\|3`, `é`, `foo.bar`, `foo\sbar`,
+		`TestFoo`, `(?i)foo`, `(?i:F)oo`, `bom`, `elvin`, `[[:upper:]]oo`, `[[:alpha:]]oo foo`, `Foo$`, `foo\r`, `x+Foo`, `zzzz`, `\d\d`, `.oo`, `(foo )+foo`, `line feed.*Foo`, `\n`, `[a&&b]foo`, `\x46oo`, `(?P<n>foo) bar`, `foo{2`, `}`, `foo()`, `(|foo)`,
+	} {
+		for _, fold := range []bool{false, true} {
+			for _, lit := range []bool{false, true} {
+				if s.compare(t, codesearch.Query{Pattern: pattern, IgnoreCase: fold, Literal: lit}) {
+					answered++
+				}
+			}
+		}
+	}
+	if answered < 180 {
+		t.Errorf("only %d queries were answered from the index", answered)
+	}
+	for _, g := range [][]string{{"*.go"}, {"!*.go"}, {"*.{go,txt}"}, {"b/**"}, {"**/v/*.go"}, {"!vendor/**"}, {"!vendor"}, {"*.go", "!*_test.go"}, {"!*.go", "a.go"}, {"/a.go"}, {"t/"}, {"b/*.go"}, {"?.go"}, {"!b/"}, {"c d.txt"}, {"**/b.go"}} {
+		for _, p := range [][]string{nil, {"b"}, {"a.go", "t"}} {
+			q := codesearch.Query{Pattern: "oo", Globs: g, Paths: p}
+			if !s.compare(t, q) {
+				t.Errorf("%+v was not answered", q)
+			}
+		}
+	}
+}
+
+// words of the tree, of which random queries are made.
+func words(t testing.TB, tree string, files []string, rnd *rand.Rand) []string {
+	var out []string
+	for len(out) < 4000 {
+		b, err := os.ReadFile(filepath.Join(tree, files[rnd.IntN(len(files))]))
+		if err != nil || len(b) < 20 {
+			continue
+		}
+		at := rnd.IntN(len(b) - 16)
+		out = append(out, string(b[at:at+1+rnd.IntN(15)]))
+	}
+	return out
+}
+
+// randomQuery is made of words and operators.
+func randomQuery(rnd *rand.Rand, words []string) codesearch.Query {
+	word := func() string { return words[rnd.IntN(len(words))] }
+	q := codesearch.Query{IgnoreCase: rnd.IntN(2) == 0}
+	if rnd.IntN(4) == 0 {
+		q.Literal, q.Pattern = true, word()
+		return q
+	}
+	quote := func() string {
+		w := word()
+		var b strings.Builder
+		for _, r := range w {
+			switch rnd.IntN(14) {
+			case 0:
+				b.WriteByte('.')
+			case 1:
+				b.WriteString([]string{`\w`, `\s`, `\S`, `[a-z]`, `[^x]`, `\b`, `.*`, `\d?`}[rnd.IntN(8)])
+			default:
+				if strings.ContainsRune(`\.+*?()|[]{}^$#&-~`, r) {
+					b.WriteByte('\\')
+				}
+				b.WriteRune(r)
+				if rnd.IntN(12) == 0 {
+					b.WriteString([]string{"+", "*", "?", "{1,3}", "+?"}[rnd.IntN(5)])
+				}
+			}
+		}
+		return b.String()
+	}
+	switch rnd.IntN(6) {
+	case 0:
+		q.Pattern = "(" + quote() + "|" + quote() + ")"
+	case 1:
+		q.Pattern = quote() + ".*" + quote()
+	case 2:
+		q.Pattern = `\b` + quote() + `\b`
+	case 3:
+		q.Pattern = "(?:" + quote() + ")?" + quote()
+	case 4:
+		q.Pattern = "^" + quote()
+	default:
+		q.Pattern = quote()
+	}
+	return q
+}
+
+// TestRandomQueries compares many queries on a tree with ripgrep: a few in the usual run, with
+// DAYBREAK_SEARCH_QUERIES as many as it says, on the tree that DAYBREAK_SEARCH_TREE names.
+func TestRandomQueries(t *testing.T) {
+	needRG(t)
+	tree, n := odd(t), 150
+	if v := os.Getenv("DAYBREAK_SEARCH_TREE"); v != "" {
+		tree = v
+	}
+	if v := os.Getenv("DAYBREAK_SEARCH_QUERIES"); v != "" {
+		var err error
+		if n, err = strconv.Atoi(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := build(t, tree)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	list := words(t, tree, listed(t, tree), rnd)
+	answered := 0
+	for i := 0; i < n && !t.Failed(); i++ {
+		q := randomQuery(rnd, list)
+		if strings.ContainsAny(q.Pattern, "\x00\n") {
+			continue
+		}
+		if s.compare(t, q) {
+			answered++
+		}
+	}
+	t.Logf("%d of %d queries were answered from the index", answered, n)
+}
+
+func goroot(t testing.TB) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(strings.TrimSpace(string(out)), "src")
+}
+
+func BenchmarkSearch(b *testing.B) {
+	s := build(b, cmp.Or(os.Getenv("DAYBREAK_SEARCH_TREE"), goroot(b)))
+	for _, q := range []codesearch.Query{
+		{Pattern: "errNoSuchThing"}, {Pattern: "func NewReader", IgnoreCase: true}, {Pattern: `func \(.*\) ServeHTTP`}, {Pattern: "err", IgnoreCase: true}, {Pattern: `err\w+ :?=`, IgnoreCase: true}, {Pattern: "if"},
+	} {
+		name := strings.ReplaceAll(fmt.Sprintf("%s/fold=%v", strings.ReplaceAll(q.Pattern, "/", "_"), q.IgnoreCase), " ", "_")
+		b.Run(name+"/index", func(b *testing.B) {
+			files := 0
+			for b.Loop() {
+				a, err := s.index.Search(b.Context(), s.t, q)
+				if err != nil {
+					b.Fatal(err)
+				}
+				files = a.Files
+			}
+			b.ReportMetric(float64(files), "files")
+		})
+		b.Run(name+"/rg", func(b *testing.B) {
+			for b.Loop() {
+				ripgrep(b, s.tree, q)
+			}
+		})
+	}
+}
+
+func BenchmarkBuild(b *testing.B) {
+	tree := cmp.Or(os.Getenv("DAYBREAK_SEARCH_TREE"), goroot(b))
+	files := listed(b, tree)
+	for b.Loop() {
+		st, err := codesearch.Build(b.Context(), filepath.Join(b.TempDir(), "x"), tree, files, codesearch.BuildOptions{Workers: 1})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.SetBytes(st.Text)
+		b.ReportMetric(float64(st.Index)/float64(st.Text), "index/text")
+	}
+}
+
+func BenchmarkOpen(b *testing.B) {
+	tree := cmp.Or(os.Getenv("DAYBREAK_SEARCH_TREE"), goroot(b))
+	dir := filepath.Join(b.TempDir(), "x")
+	if _, err := codesearch.Build(b.Context(), dir, tree, listed(b, tree), codesearch.BuildOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		x, err := codesearch.Open(dir)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := x.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
