@@ -1,5 +1,6 @@
 // Command daybreak-guest is the helper inside a sandbox: "serve" answers the worker on standard
-// input and output until the input ends, "export" writes the change of a work tree.
+// input and output until the input ends, "export" writes the change of a work tree, "probe"
+// tries from inside what a sandbox must not allow.
 package main
 
 import (
@@ -7,10 +8,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/daybreak-agent/daybreak/internal/guest"
+	"github.com/daybreak-agent/daybreak/internal/guest/probe"
 )
 
 func main() {
@@ -21,13 +24,15 @@ func main() {
 }
 
 func run(args []string) error {
-	// Not dumpable: no other process of the sandbox may read its memory or open its descriptors.
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return err
-	}
 	verb := ""
 	if len(args) > 0 {
 		verb, args = args[0], args[1:]
+	}
+	if verb != "probe" { // which is to see what any command sees
+		// Not dumpable: no other process of the sandbox may read its memory or open its descriptors.
+		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+			return err
+		}
 	}
 	flags := flag.NewFlagSet(verb, flag.ContinueOnError)
 	switch verb {
@@ -62,6 +67,17 @@ func run(args []string) error {
 			return err
 		}
 		return guest.ExportServe(os.Stdout, o)
+	case "probe":
+		var o probe.Options
+		flags.Func("port", "port of loopback at which a mirror answers, may be repeated", func(s string) error {
+			n, err := strconv.ParseUint(s, 10, 16)
+			o.Ports = append(o.Ports, int(n))
+			return err
+		})
+		if err := flags.Parse(args); err != nil {
+			return err
+		}
+		return probe.Run(os.Stdout, o)
 	}
-	return fmt.Errorf("unknown verb %q; use serve or export", verb)
+	return fmt.Errorf("unknown verb %q; use serve, export or probe", verb)
 }

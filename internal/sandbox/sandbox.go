@@ -26,6 +26,9 @@ const (
 // Path is PATH in every sandbox whose spec says nothing else.
 const Path = "/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+// GuestPath is our helper inside; every command may start it.
+const GuestPath = "/.daybreak/guest"
+
 // Spec says what to start.
 type Spec struct {
 	Task    string // owner; orphans are found by it

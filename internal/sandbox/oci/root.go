@@ -14,7 +14,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 )
 
-const guestPath = "/.daybreak/guest"
+const guestPath = sandbox.GuestPath
 
 // Names below a sandbox's mount directory.
 const (
