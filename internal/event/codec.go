@@ -102,6 +102,9 @@ func (EffectDone) EventKind() Kind { return "effect.done" }
 func (PullRequestOpened) EventKind() Kind { return "pull_request.opened" }
 
 // EventKind implements [Payload].
+func (PullRequestEnded) EventKind() Kind { return "pull_request.ended" }
+
+// EventKind implements [Payload].
 func (WallClocked) EventKind() Kind { return "run.clocked" }
 
 // EventKind implements [Payload].
@@ -237,6 +240,8 @@ func newPayload(k Kind) Payload {
 		return &EffectDone{}
 	case "pull_request.opened":
 		return &PullRequestOpened{}
+	case "pull_request.ended":
+		return &PullRequestEnded{}
 	case "run.clocked":
 		return &WallClocked{}
 	case "secret.redacted":

@@ -20,6 +20,10 @@ import (
 
 // filled sets every exported field of v to something that is not its zero value.
 func filled(r *rand.Rand, v reflect.Value) {
+	if v.Type() == reflect.TypeFor[time.Time]() {
+		v.Set(reflect.ValueOf(time.Unix(r.Int64N(1<<32), 0).UTC()))
+		return
+	}
 	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
@@ -84,7 +88,7 @@ func TestPayloadsAreAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listed := map[string]bool{"Text": true, "Payload": true} // not payloads
+	listed := map[string]bool{"Text": true, "Payload": true, "Origin": true} // not payloads
 	for _, p := range payloads() {
 		listed[reflect.TypeOf(p).Elem().Name()] = true
 		if q := newPayload(p.EventKind()); q == nil || reflect.TypeOf(q) != reflect.TypeOf(p) {
@@ -209,6 +213,7 @@ func payloads() []Payload {
 		&EffectIntended{},
 		&EffectDone{},
 		&PullRequestOpened{},
+		&PullRequestEnded{},
 		&WallClocked{},
 		&Redacted{},
 		&Checkpoint{},

@@ -46,6 +46,7 @@ type Summary struct {
 	Declined     *Declined
 	Stop         *StopRequested
 	PullRequest  *PullRequestOpened
+	Ended        *PullRequestEnded
 	Findings     []task.Finding    // of policy, in order
 	Effects      map[string]Effect // outside effects by key
 
@@ -181,6 +182,8 @@ func (s *Summary) take(seq int64, p Payload) {
 		s.Stop = p
 	case *PullRequestOpened:
 		s.PullRequest = p
+	case *PullRequestEnded:
+		s.Ended = p
 	case *PolicyFound:
 		s.Findings = append(s.Findings, p.Finding)
 	case *WallClocked:

@@ -33,6 +33,20 @@ type TaskCreated struct {
 	RequestedBy string      `json:"requested_by"`
 	Settings    string      `json:"settings_hash"` // of the operator's policy, budgets and tools
 	Key         string      `json:"key"`           // (repository, issue, base) fingerprint that finds the task again
+	Origin      *Origin     `json:"origin,omitempty"`
+}
+
+// Origin is the issue on a forge that a task comes from, and what made it one.
+type Origin struct {
+	Forge      string    `json:"forge"`      // as configured
+	Repository string    `json:"repository"` // the forge's number
+	Number     int       `json:"number"`     // of the issue
+	URL        string    `json:"url"`
+	Trigger    string    `json:"trigger"` // "label", "assignment", "mention", "retry"
+	By         string    `json:"by"`      // who may write, as the forge said at that moment
+	At         time.Time `json:"at"`      // of the trigger: what came later is not part of the issue
+	Comments   []string  `json:"comments,omitempty"`
+	LeftOut    []string  `json:"left_out,omitempty"` // comments that are not part of it, with the reason
 }
 
 // RunStarted opens an attempt under a new lease.
@@ -317,9 +331,19 @@ type PullRequestOpened struct {
 	Branch string `json:"branch"`
 	Head   string `json:"head"` // commit id
 	URL    string `json:"url"`  // or path
+	Number int    `json:"number,omitempty"`
 	Title  string `json:"title"`
 	Body   Text   `json:"body"`
 	Draft  bool   `json:"draft"`
+}
+
+// PullRequestEnded is a person's word on the product.
+type PullRequestEnded struct {
+	Number int       `json:"number"`
+	Merged bool      `json:"merged"`
+	By     string    `json:"by,omitempty"` // who merged it
+	Commit string    `json:"commit,omitempty"`
+	At     time.Time `json:"at"`
 }
 
 // WallClocked adds time under the lease to the budget; written with other events, so that a

@@ -25,6 +25,13 @@ type Request struct {
 	RequestedBy string
 	Settings    string // digest of the operator's configuration
 	Fresh       bool   // never go on with an unfinished task
+
+	// Of a task that comes from a forge: Key is the fingerprint of the issue there, whatever its
+	// text; the scheduler orders its runs.
+	Origin   *event.Origin
+	Key      string
+	Author   string // whom the scheduler's caps count it for
+	Priority int
 }
 
 // maxIssue is how many bytes of an issue the model sees; the whole is kept in the log.
@@ -41,6 +48,9 @@ func (w *Worker) Create(ctx context.Context, q Request) (store.Task, bool, error
 	}
 	source := git.RedactURL(q.Repo)
 	key := taskKey(source, orDefault(q.Ref, "HEAD"), q.Issue)
+	if q.Key != "" {
+		key = q.Key
+	}
 	if q.Fresh {
 		key += "-" + string(id)
 	} else if t, ok, err := w.open(ctx, key); ok || err != nil {
@@ -56,7 +66,7 @@ func (w *Worker) Create(ctx context.Context, q Request) (store.Task, bool, error
 		Repo: source, Base: commit, BaseRef: orDefault(q.Ref, "HEAD"), Target: target, IssueTitle: title,
 		IssueHash: hex.EncodeToString(raw[:]), Hidden: policy.HiddenBytes(hidden), Model: q.Model, Limits: q.Limits,
 		RequestedBy: q.RequestedBy, Settings: q.Settings,
-		Key: key,
+		Key: key, Origin: q.Origin,
 	}
 	if payload.Issue, err = store.Spill(ctx, w.cfg.Store, text); err != nil {
 		return store.Task{}, false, err
@@ -92,7 +102,9 @@ func (w *Worker) Create(ctx context.Context, q Request) (store.Task, bool, error
 		}
 		first = append(first, d)
 	}
-	t, isNew, err := w.cfg.Store.Create(ctx, store.Task{ID: id, Key: payload.Key, Repo: source, Title: title}, first)
+	t, isNew, err := w.cfg.Store.Create(ctx, store.Task{
+		ID: id, Key: payload.Key, Repo: source, Title: title, Dispatch: q.Origin != nil, Author: q.Author, Priority: q.Priority,
+	}, first)
 	if err != nil {
 		return t, isNew, err
 	}
