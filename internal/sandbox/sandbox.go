@@ -39,7 +39,9 @@ type Spec struct {
 	// System are layers over the root file system's /usr, /etc and /var: packages that setup
 	// installed. A sandbox with System.Keep is one for setup: its commands run as root of its
 	// own user namespace, with the few capabilities of a package manager, and may write there.
-	// In every other sandbox the root is read-only.
+	// In every other sandbox the root is read-only. What it keeps of HOME and WorkDir belongs to
+	// the agent's user at the end. Refused where the host's files cannot be given to a sandbox's
+	// root: to an ordinary user.
 	System Layers
 	Mounts []Mount
 	// Forwards are the only way out of the network namespace.

@@ -220,6 +220,11 @@ func (r *Runtime) teardown(ctx context.Context, rec record) error {
 		if err := os.RemoveAll(k.Scratch); err != nil {
 			return err
 		}
+		if _, setup := rec.kept(placeSystem); setup && k.Place != placeSystem {
+			if err := claim(k.Dir, r.stand.agent(rec.IDBase)); err != nil {
+				return err
+			}
+		}
 		if err := r.stand.openKept(ctx, k.Dir); err != nil {
 			return err
 		}

@@ -107,6 +107,11 @@ func lockFile(name string) (func(), error) {
 // idmap returns a user namespace for an idmapped mount on which files of the host's owner
 // uid:gid appear as to:toGroup, and nobody else's files get a mapping.
 func idmap(uid, gid, to, toGroup int) (*os.File, error) {
+	return idmapOf(idMappings(uid, to), idMappings(gid, toGroup))
+}
+
+// idmapOf returns a user namespace with the given maps.
+func idmapOf(uids, gids []syscall.SysProcIDMap) (*os.File, error) {
 	// The child never runs an instruction of its program: it stops at exec because it is
 	// traced, lends its user namespace, and is killed. The thread that starts it is its tracer.
 	runtime.LockOSThread()
@@ -118,8 +123,8 @@ func idmap(uid, gid, to, toGroup int) (*os.File, error) {
 			Ptrace:                     true,
 			Pdeathsig:                  syscall.SIGKILL,
 			GidMappingsEnableSetgroups: false,
-			UidMappings:                idMappings(uid, to),
-			GidMappings:                idMappings(gid, toGroup),
+			UidMappings:                uids,
+			GidMappings:                gids,
 		},
 	})
 	if err != nil {
@@ -144,6 +149,16 @@ func reapTraced(p *os.Process) {
 		}
 	}
 	_ = p.Release()
+}
+
+// rangeMappings maps the ids of a whole sandbox, or of the host, from owner on to those from
+// first on. The last is for overlay's marks, as in idMappings.
+func rangeMappings(owner, first int) []syscall.SysProcIDMap {
+	m := []syscall.SysProcIDMap{{ContainerID: owner, HostID: first, Size: idRange - 1}}
+	if owner != 0 {
+		m = append(m, syscall.SysProcIDMap{ContainerID: 0, HostID: first + idRange - 1, Size: 1})
+	}
+	return m
 }
 
 // idMappings maps the owner's id. Overlay marks that root left in an earlier upper layer keep

@@ -150,6 +150,9 @@ func (r *Runtime) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 	if err := r.check(spec); err != nil {
 		return nil, err
 	}
+	if err := r.noSystem(spec.System); err != nil {
+		return nil, err
+	}
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -193,16 +196,25 @@ func (r *Runtime) launch(ctx context.Context, s *box, spec sandbox.Spec, start u
 	if err := r.writeRecord(s.rec); err != nil {
 		return refused("state directory", "check that "+r.cfg.Dir+" can be written", err)
 	}
-	env, err := environment(spec.Env)
+	extra := spec.Env
+	if spec.System.Keep != "" {
+		extra = append([]string{"USER=root", "LOGNAME=root"}, extra...)
+	}
+	env, err := environment(extra)
 	if err != nil {
 		return &task.Error{Class: task.Invalid, Msg: err.Error()}
 	}
-	conf := ociSpec(container{
+	c := container{
 		engine: r.engine, writable: writablePlaces(),
 		root: s.path("root"), cgroup: s.rec.Cgroup, stand: stand, idBase: s.rec.IDBase, uid: sandbox.UID,
 		args: append([]string{guestPath, "serve"}, forwardArgs(spec.Forwards)...), env: env, cwd: sandbox.WorkDir,
 		caps: []string{}, limits: s.limits, swap: r.groups.swapAccounting(), tmpfs: true, noFiles: noFiles(),
-	})
+	}
+	if spec.System.Keep != "" {
+		c.system, c.uid, c.caps = true, 0, systemCaps()
+		c.writable = append(c.writable, "/usr", "/etc", "/var")
+	}
+	conf := ociSpec(c)
 	if r.alter != nil {
 		r.alter(conf)
 	}

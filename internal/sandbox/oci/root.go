@@ -64,7 +64,9 @@ func (s *box) buildRoot(spec sandbox.Spec) error {
 	if err := attach(guest, filepath.Join(root, guestPath), attrRead, -1, false); err != nil {
 		return refused("root file system", "", err)
 	}
-	if err := s.mountSystem(root, etc, spec); err != nil {
+	maps := &idmaps{agent: r.stand.agent(s.rec.IDBase)}
+	defer maps.close()
+	if err := s.mountSystem(root, etc, spec, maps); err != nil {
 		return err
 	}
 	if err := s.rootFiles(root, spec); err != nil {
@@ -80,8 +82,6 @@ func (s *box) buildRoot(spec sandbox.Spec) error {
 			return refused("mount "+mount.Target, "check the operator's mounts", err)
 		}
 	}
-	maps := &idmaps{agent: r.stand.agent(s.rec.IDBase)}
-	defer maps.close()
 	if err := s.mountWork(spec, maps); err != nil {
 		return err
 	}
@@ -168,12 +168,37 @@ func (s *box) mountHome(spec sandbox.Spec, maps *idmaps) error {
 type idmaps struct {
 	agent int // host id of the sandbox's user
 	made  map[[2]int]*os.File
+	all   map[int]*os.File // of all ids of a sandbox, by the first of the layer
 }
 
 func (m *idmaps) close() {
 	for _, f := range m.made {
 		f.Close()
 	}
+	for _, f := range m.all {
+		f.Close()
+	}
+}
+
+// attachAll places a read-only clone of a directory of the root at dst, on which the ids from
+// its owner's on are those of a sandbox from first on.
+func (m *idmaps) attachAll(dir, dst string, first int) error {
+	src, owner, err := layer(dir)
+	if err != nil {
+		return err
+	}
+	f := m.all[owner[0]]
+	if f == nil {
+		ids := rangeMappings(owner[0], first)
+		if f, err = idmapOf(ids, ids); err != nil {
+			return fmt.Errorf("user namespace: %w", err)
+		}
+		if m.all == nil {
+			m.all = map[int]*os.File{}
+		}
+		m.all[owner[0]] = f
+	}
+	return attach(src, dst, attrRead, int(f.Fd()), false)
 }
 
 // attach places a read-only clone of dir at dst, on which the files of dir's owner belong to

@@ -76,6 +76,7 @@ type container struct {
 	limits   sandbox.Limits
 	swap     bool
 	tmpfs    bool // mount /tmp, /dev/shm and /dev/pts
+	system   bool // for setup: /run is writable too
 	noFiles  uint64
 }
 
@@ -141,6 +142,9 @@ func ociMounts(c container) []specs.Mount {
 	}
 	size := func(n int64, mode string) []string {
 		return []string{"nosuid", "nodev", "mode=" + mode, fmt.Sprintf("size=%d", n), fmt.Sprintf("nr_inodes=%d", inodes(n))}
+	}
+	if c.system {
+		mounts = append(mounts, specs.Mount{Destination: "/run", Type: "tmpfs", Source: "tmpfs", Options: append(size(16<<20, "755"), "noexec")})
 	}
 	return append(mounts,
 		specs.Mount{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},

@@ -56,6 +56,7 @@ func Run(t *testing.T, newRuntime func(t *testing.T) sandbox.Runtime) {
 		{"HomeLayers", (*suite).homeLayers},
 		{"WorkLayers", (*suite).workLayers},
 		{"WorkKeepCap_SBX19", (*suite).workKeepCap},
+		{"SystemLayers", (*suite).systemLayers},
 		{"Files", (*suite).files},
 		{"FileRefusals", (*suite).fileRefusals},
 		{"Recover", (*suite).recover},
