@@ -36,7 +36,6 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/sandbox/oci"
 	"github.com/daybreak-agent/daybreak/internal/snapshot"
 	"github.com/daybreak-agent/daybreak/internal/store"
-	"github.com/daybreak-agent/daybreak/internal/store/sqlite"
 	"github.com/daybreak-agent/daybreak/internal/task"
 	"github.com/daybreak-agent/daybreak/internal/worker"
 )
@@ -51,6 +50,8 @@ type Options struct {
 	Logger  *slog.Logger
 	BaseURL string // overrides the base URL of every provider; used by the demo's scripted server
 	Key     string // and the key that goes with it
+
+	Dispatch bool // open the scheduler's part too: this process serves, or works for one that does
 }
 
 // App is an opened installation.
@@ -63,6 +64,7 @@ type App struct {
 	Snapshots *snapshot.Store
 
 	opts    Options
+	queue   *queue // nil unless Options.Dispatch
 	signer  *signer
 	runtime *oci.Runtime            // once asked for
 	known   func() *catalog.Catalog // the embedded one, decoded at first use
@@ -95,20 +97,20 @@ func Open(ctx context.Context, o Options) (*App, error) {
 	if err := os.MkdirAll(filepath.Join(o.Dir, "git-home"), 0o700); err != nil {
 		return nil, &task.Error{Class: task.Unavailable, Msg: "cannot make the data directory", Err: err, Fix: "use --dir to name one that you may write"}
 	}
-	st, err := sqlite.Open(ctx, filepath.Join(o.Dir, "daybreak.db"), sqlite.Options{Now: o.Now, Logger: o.Logger})
+	a := &App{Config: o.Config, Dir: o.Dir, Now: o.Now, opts: o}
+	err := a.openStore(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	a := &App{Store: st, Config: o.Config, Dir: o.Dir, Now: o.Now, opts: o}
 	a.known = sync.OnceValue(func() *catalog.Catalog { return catalog.New() })
 	if a.Git, err = git.New(git.Config{Home: filepath.Join(o.Dir, "git-home")}); err != nil {
-		return nil, errors.Join(err, st.Close())
+		return nil, errors.Join(err, a.Close())
 	}
 	if a.Snapshots, err = snapshot.New(snapshot.Config{Dir: o.Dir, Git: a.Git, Now: o.Now, Logger: o.Logger}); err != nil {
-		return nil, errors.Join(err, st.Close())
+		return nil, errors.Join(err, a.Close())
 	}
 	if a.signer, err = openSigner(filepath.Join(o.Dir, "keys"), o.Rand); err != nil {
-		return nil, errors.Join(err, st.Close())
+		return nil, errors.Join(err, a.Close())
 	}
 	return a, nil
 }
@@ -117,7 +119,10 @@ func Open(ctx context.Context, o Options) (*App, error) {
 func (a *App) Close() error {
 	var err error
 	if a.runtime != nil {
-		err = a.runtime.Close()
+		err = errors.Join(err, a.runtime.Close())
+	}
+	if a.queue != nil {
+		err = errors.Join(err, a.queue.close())
 	}
 	return errors.Join(err, a.Store.Close())
 }
@@ -238,24 +243,32 @@ type Hooks struct {
 
 // Worker builds a worker.
 func (a *App) Worker(h Hooks) (*worker.Worker, error) {
-	rt, err := a.Runtime()
+	cfg, err := a.workerConfig(h)
 	if err != nil {
 		return nil, err
+	}
+	return worker.New(cfg), nil
+}
+
+func (a *App) workerConfig(h Hooks) (worker.Config, error) {
+	rt, err := a.Runtime()
+	if err != nil {
+		return worker.Config{}, err
 	}
 	c := a.Config
 	spec := a.SandboxSpec("")
 	pulls, err := local.New(local.Config{Dir: a.Dir, Git: a.Git})
 	if err != nil {
-		return nil, err
+		return worker.Config{}, err
 	}
-	return worker.New(worker.Config{
+	return worker.Config{
 		Store: a.Store, Runtime: rt, Git: a.Git, Snapshots: a.Snapshots,
 		Forge: pulls, Model: a.Model, Redactor: policy.NewRedactor(a.secrets()), Secrets: secrets.New(a.secrets()), Sandbox: spec, Environment: a.Environment(),
 		Setup: a.setup(), Protected: c.Protected, AuthorName: c.Author.Name, AuthorEmail: c.Author.Email,
 		MaxOutput: c.Reply.MaxOutput, Thinking: c.Reply.Thinking,
 		Owner: Owner(), Dead: Gone, Sign: a.signer.sign, Attest: a.signer, Now: a.Now, Rand: a.opts.Rand, Logger: a.opts.Logger,
 		Observe: h.Observe, Show: h.Show, Progress: h.Progress,
-	}), nil
+	}, nil
 }
 
 // setup is how the operator lets dependencies be prepared.
@@ -314,6 +327,14 @@ func (a *App) secrets() []policy.Secret {
 	}
 	for _, n := range a.Config.Redact {
 		add(n, a.opts.Getenv(n))
+	}
+	if t, err := a.Config.Serve.Token(a.opts.Getenv); err == nil {
+		add("API token", t)
+	}
+	if a.Config.Store.Engine == config.Postgres {
+		if dsn, err := a.Config.Store.DSN(a.opts.Getenv); err == nil {
+			add("store address", dsn)
+		}
 	}
 	return out
 }

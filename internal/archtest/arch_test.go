@@ -67,6 +67,7 @@ var may = map[string][]string{
 	"setup":    {"task"},
 	"evidence": {"task", "event", "git"},
 	"prover":   {"task", "guest", "setup", "sandbox", "git", "snapshot", "verify", "config"},
+	"server":   {"task"},
 	"config":   {"task"},
 	"demo":     {"task", "git"},
 	"eval":     {"task", "event", "worker", "model", "model/scripted", "model/scripted/*", "git"},

@@ -37,6 +37,8 @@ type Config struct {
 	Network   string              `yaml:"network"` // "registries" or "offline"; a repository can only narrow it
 	Mirror    Mirror              `yaml:"mirror"`
 	Author    Author              `yaml:"author"`
+	Store     Store               `yaml:"store"`
+	Serve     Serve               `yaml:"serve"`
 	Protected []string            `yaml:"protected"` // globs of paths held for a person, beside the built-in ones
 	Redact    []string            `yaml:"redact"`    // names of environment variables whose values are masked everywhere
 }
@@ -165,6 +167,8 @@ func Default() Config {
 		Network: "registries",
 		Mirror:  Mirror{StoreSize: 10 << 30, Limits: MirrorLimits{NewNames: 20, NewVersions: 200, Fetches: 5000, Refusals: 500, Connections: 64, PerSecond: 2000}},
 		Author:  Author{Name: "Daybreak", Email: "daybreak@localhost"},
+		Store:   Store{Engine: SQLite},
+		Serve:   defaultServe(),
 	}
 }
 
@@ -244,6 +248,9 @@ func (c Config) check(path string) error {
 	}
 	if c.Sandbox.SetupTimeout < 0 {
 		return bad("sandbox.setup_timeout is negative")
+	}
+	if err := errors.Join(c.Store.check(), c.Serve.check()); err != nil {
+		return bad("%s", oneLine(err.Error()))
 	}
 	for _, m := range c.Sandbox.Mounts {
 		if !filepath.IsAbs(m.Source) || !filepath.IsAbs(m.Target) {

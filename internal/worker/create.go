@@ -32,6 +32,7 @@ type Request struct {
 	Key      string
 	Author   string // whom the scheduler's caps count it for
 	Priority int
+	Dispatch bool // the scheduler orders its runs, wherever it comes from
 }
 
 // maxIssue is how many bytes of an issue the model sees; the whole is kept in the log.
@@ -103,7 +104,7 @@ func (w *Worker) Create(ctx context.Context, q Request) (store.Task, bool, error
 		first = append(first, d)
 	}
 	t, isNew, err := w.cfg.Store.Create(ctx, store.Task{
-		ID: id, Key: payload.Key, Repo: source, Title: title, Dispatch: q.Origin != nil, Author: q.Author, Priority: q.Priority,
+		ID: id, Key: payload.Key, Repo: source, Title: title, Dispatch: q.Dispatch || q.Origin != nil, Author: q.Author, Priority: q.Priority,
 	}, first)
 	if err != nil {
 		return t, isNew, err

@@ -58,7 +58,7 @@ type Config struct {
 	Owner    string                  // names this process in leases
 	Dead     func(owner string) bool // true when the owner is a process of this machine that is gone
 	LeaseTTL time.Duration
-	Draining <-chan struct{} // closed when runs are to end at their next step; may be nil
+	Draining <-chan struct{}                                           // closed when runs are to end at their next step; may be nil
 	Sign     func(id task.ID, seq int64, root string) event.Checkpoint // at the end of a task; may be nil
 	Attest   evidence.Signer                                           // of the evidence; nil: there is none
 	Now      func() time.Time

@@ -76,6 +76,21 @@ func (s *Store) Update(ctx context.Context, key string, change func([]byte) ([]b
 	})
 }
 
+// Alone runs do while no other process of the store runs one of the same name.
+func (s *Store) Alone(ctx context.Context, name string, do func(ctx context.Context) error) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return s.explain(name, err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock(hashtextextended('daybreak alone ' || $1, 0))`, name); err != nil {
+		return s.explain(name, err)
+	}
+	err = do(ctx)
+	_, uerr := conn.Exec(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock(hashtextextended('daybreak alone ' || $1, 0))`, name)
+	return errors.Join(err, s.explain(name, uerr))
+}
+
 // Watch implements [store.Store], by LISTEN on a connection of its own that all watchers of
 // the process share. After that connection broke, every watcher is woken once.
 func (s *Store) Watch(ctx context.Context, id task.ID) (<-chan struct{}, error) {

@@ -149,6 +149,17 @@ func (s *Store) open(ctx context.Context) error {
 	return err
 }
 
+// Pool opens the file for the scheduler's queue: one connection, that queues for the file's
+// lock as the store's own does.
+func Pool(path string) (*sql.DB, error) {
+	db, err := connect(path, "journal_mode(WAL)", "synchronous(FULL)")
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	return db, nil
+}
+
 func connect(path string, pragmas ...string) (*sql.DB, error) {
 	// The driver runs the pragmas in this order; waiting for a lock must be on first.
 	q := url.Values{"_txlock": []string{"immediate"}, "_pragma": append([]string{

@@ -1,0 +1,186 @@
+// Package serve owns `daybreak serve` and `daybreak worker`: the service, and more workers for
+// it.
+//
+// Invariants: the first SIGTERM or ctrl-C lets each task finish its step and hands it over, the
+// second stops at once; either way nothing that was recorded is lost; a process that cannot do
+// its work says so in one line and ends before it listens.
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybreak-agent/daybreak/internal/app"
+	"github.com/daybreak-agent/daybreak/internal/cli/kit"
+	"github.com/daybreak-agent/daybreak/internal/config"
+	"github.com/daybreak-agent/daybreak/internal/server"
+	"github.com/daybreak-agent/daybreak/internal/store"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// NewCmd makes `daybreak serve`.
+func NewCmd(env *kit.Env) *cobra.Command {
+	var listen string
+	workers := -1
+	cmd := &cobra.Command{
+		Use: "serve", Args: cobra.NoArgs,
+		Short: "Run the service: take tasks in, schedule and work on them",
+		Long: "Takes tasks in over HTTP, schedules them and works on them, until SIGTERM or ctrl-C: then each task finishes its\n" +
+			"step and is handed over; a second signal stops at once. With the SQLite store one process serves; with PostgreSQL\n" +
+			"any number, beside `daybreak worker`.\n\n" +
+			"POST /api/tasks makes a task, GET /api/tasks/ID shows it; both ask for the token of serve.token_env. /healthz and\n" +
+			"/readyz are for an orchestrator.",
+		Example: "  DAYBREAK_TOKEN=$(openssl rand -hex 32) daybreak serve --config daybreak.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return run(cmd.Context(), env, workers, func(a *app.App) (string, error) {
+				if listen == "" {
+					listen = a.Config.Serve.Listen
+				}
+				return listen, nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "", "address of the HTTP listener (default: serve.listen)")
+	cmd.Flags().IntVar(&workers, "workers", -1, "tasks worked at once by this process (default: serve.workers)")
+	return cmd
+}
+
+// NewWorkerCmd makes `daybreak worker`.
+func NewWorkerCmd(env *kit.Env) *cobra.Command {
+	workers := -1
+	cmd := &cobra.Command{
+		Use: "worker", Args: cobra.NoArgs,
+		Short: "Work on tasks of a service that runs elsewhere, on the same PostgreSQL store",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return run(cmd.Context(), env, workers, func(a *app.App) (string, error) {
+				if a.Config.Store.Engine != config.Postgres {
+					return "", &task.Error{
+						Class: task.Invalid, Msg: "one SQLite file has one owning process, so there are no further workers for it",
+						Fix: "raise serve.workers of `daybreak serve`, or set store.engine to postgres",
+					}
+				}
+				return "", nil
+			})
+		},
+	}
+	cmd.Flags().IntVar(&workers, "workers", -1, "tasks worked at once by this process (default: serve.workers)")
+	return cmd
+}
+
+// run is a process of the service. prepare checks the installation and names the address to
+// listen at, "" for none.
+func run(ctx context.Context, env *kit.Env, workers int, prepare func(*app.App) (string, error)) error {
+	log := logger(env)
+	a, err := env.Open(ctx, func(o *app.Options) { o.Dispatch, o.Logger = true, log })
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := a.Close(); err != nil {
+			log.Error("close", "error", err)
+		}
+	}()
+	listen, err := prepare(a)
+	if err != nil {
+		return err
+	}
+	if workers < 0 {
+		workers = a.Config.Serve.Workers
+	}
+	if workers > config.MaxWorkers {
+		return &kit.ExitError{Code: kit.Usage, Err: fmt.Errorf("--workers is %d; use at most %d", workers, config.MaxWorkers)}
+	}
+	draining := make(chan struct{})
+	d, err := a.Dispatcher(workers, draining)
+	if err != nil {
+		return err
+	}
+	var l net.Listener
+	if listen != "" {
+		if l, err = net.Listen("tcp", listen); err != nil {
+			return &task.Error{Class: task.Unavailable, Msg: "cannot listen", Err: err, Fix: "choose another address with serve.listen or --listen"}
+		}
+		defer func() { _ = l.Close() }()
+	}
+	if err := d.Start(ctx); err != nil {
+		return err
+	}
+	web, stopWeb := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWeb()
+	var serving sync.WaitGroup
+	failed := make(chan error, 1)
+	if l != nil {
+		s, err := newServer(a, log, draining)
+		if err != nil {
+			return errors.Join(err, d.Stop(ctx))
+		}
+		serving.Go(func() { failed <- s.Serve(web, l) })
+		log.Info("listening", "address", l.Addr().String())
+	}
+	log.Info("working", "workers", workers, "store", a.Config.Store.Engine, "lease", a.Config.Serve.Lease)
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	close(draining)
+	err = errors.Join(err, drain(ctx, log, d.Stop))
+	stopWeb()
+	serving.Wait()
+	return err
+}
+
+// drain stops, at once when a second signal comes.
+func drain(ctx context.Context, log *slog.Logger, stop func(context.Context) error) error {
+	log.Info("stopping: each task finishes its step; a second signal stops at once")
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(again)
+	end, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	go func() {
+		select {
+		case <-again:
+			log.Warn("stopping at once")
+			cancel()
+		case <-end.Done():
+		}
+	}()
+	return stop(end)
+}
+
+func newServer(a *app.App, log *slog.Logger, draining <-chan struct{}) (*server.Server, error) {
+	token, err := a.Token()
+	if err != nil {
+		return nil, err
+	}
+	if token == "" {
+		log.Warn("the API is off: no token is set", "variable", a.Config.Serve.TokenEnv)
+	}
+	return server.New(server.Config{Token: token, Tasks: a.APITasks(), Logger: log, Ready: func(ctx context.Context) error {
+		select {
+		case <-draining:
+			return errors.New("stopping")
+		default:
+		}
+		_, err := a.Store.Tasks(ctx, store.Filter{Limit: 1})
+		return err
+	}}), nil
+}
+
+// logger says more than those of commands that a person watches.
+func logger(env *kit.Env) *slog.Logger {
+	level := slog.LevelInfo
+	if env.Verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(env.Err, &slog.HandlerOptions{Level: level}))
+}
