@@ -43,8 +43,13 @@ func catalogue() ([]Case, error) {
 
 const families = "INT|MOD|GW|SBX|NET|EXP|FRG|CI|WEB|HOOK|SSRF|MCP|KEY|LOG|OPS"
 
-// suites are the tests whose subtests carry ids and whose own name does not.
-const suites = "^TestSuite$"
+// suiteOf is the test whose subtests carry ids while its own name does not.
+func suiteOf(runtime string) string {
+	if runtime == "runsc" {
+		return "^TestSuiteGVisor$|"
+	}
+	return "^TestSuite$|"
+}
 
 var idInName = regexp.MustCompile("(?:^|[^A-Z])(" + families + ")([0-9]{2})(?:[^0-9]|$)")
 
@@ -69,7 +74,7 @@ func runPattern(cases []Case) string {
 	for _, c := range cases {
 		ids = append(ids, strings.Replace(c.ID, "-", "", 1))
 	}
-	return suites + "|(" + strings.Join(ids, "|") + ")([^0-9]|$)"
+	return "(" + strings.Join(ids, "|") + ")([^0-9]|$)"
 }
 
 // suiteUsers are the packages where only a suite's subtests may carry ids.

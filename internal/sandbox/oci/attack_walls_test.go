@@ -154,7 +154,9 @@ func systemCalls(t *testing.T, off func(*specs.Spec), calls ...string) {
 	}
 	try := func(off func(*specs.Spec)) string {
 		r := target(t)
-		oci.Alter(r, off)
+		if off != nil {
+			oci.Alter(r, off)
+		}
 		b := begin(t, r, sandbox.Spec{Tree: tree})
 		defer end(t, b)
 		return does(t, b, command)
@@ -337,10 +339,22 @@ func TestProcesses_SBX15(t *testing.T) {
 
 func TestClocksAndNeighbours_SBX24(t *testing.T) {
 	systemCalls(t, both(noSeccomp, privileged), "sethostname")
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	threeRuns(t, attempt{
+		command: "hostname",
+		broke:   func(out string) bool { return strings.TrimSpace(out) == host },
+		refused: func(out string) bool { return out == "sandbox\n" },
+		off:     both(noNamespace(specs.UTSNamespace), func(s *specs.Spec) { s.Hostname = "" }),
+	})
 	// A segment that one task makes is found by another only where both use the host's.
-	r := target(t)
 	ipc := func(off func(*specs.Spec)) string {
-		oci.Alter(r, off)
+		r := target(t)
+		if off != nil {
+			oci.Alter(r, off)
+		}
 		tree := armed(t, nil)
 		a, b := begin(t, r, sandbox.Spec{Task: "a", Tree: tree}), begin(t, r, sandbox.Spec{Task: "b", Tree: tree})
 		defer end(t, a)

@@ -120,10 +120,12 @@ func blame(msg string) string {
 		{"seccomp", "seccomp"},
 		{"cgroup", "cgroup"},
 		{"user namespace", "user namespace"},
+		{"uid_map", "user namespace"},
+		{"gid_map", "user namespace"},
+		{"sysctl", "sysctl"},
 		{"mount", "mounts"},
 		{"capabilit", "capabilities"},
 		{"rlimit", "rlimits"},
-		{"sysctl", "sysctl"},
 	} {
 		if strings.Contains(msg, l.word) {
 			return l.layer

@@ -94,6 +94,7 @@ func (r *Runtime) Capabilities(ctx context.Context) sandbox.Capabilities {
 	if b, err := os.ReadFile("/proc/sys/vm/swappiness"); err == nil {
 		c.Facts = append(c.Facts, "vm.swappiness "+strings.TrimSpace(string(b)))
 	}
+	c.Facts = append(c.Facts, sideChannels()...)
 	if b, err := os.ReadFile("/sys/devices/system/cpu/smt/active"); err == nil && strings.TrimSpace(string(b)) == "1" {
 		c.Notes = append(c.Notes, "SMT is on: sandboxes share cores with others")
 	}

@@ -18,7 +18,7 @@ import (
 
 // Each layer is needed: with it an attack fails, and without it, all else unchanged, the
 // same attack succeeds.
-func TestLayersAreNeeded(t *testing.T) {
+func TestLayersAreNeeded_OPS06(t *testing.T) {
 	tree := t.TempDir()
 	probe, err := os.ReadFile(sandboxtest.Probe(t))
 	if err != nil {
