@@ -27,6 +27,9 @@ func (SnapshotReady) EventKind() Kind { return "snapshot.ready" }
 func (SandboxStarted) EventKind() Kind { return "sandbox.started" }
 
 // EventKind implements [Payload].
+func (SandboxRefused) EventKind() Kind { return "sandbox.refused" }
+
+// EventKind implements [Payload].
 func (SandboxEnded) EventKind() Kind { return "sandbox.ended" }
 
 // EventKind implements [Payload].
@@ -192,6 +195,8 @@ func newPayload(k Kind) Payload {
 		return &SandboxStarted{}
 	case "sandbox.ended":
 		return &SandboxEnded{}
+	case "sandbox.refused":
+		return &SandboxRefused{}
 	case "setup.started":
 		return &SetupStarted{}
 	case "setup.finished":

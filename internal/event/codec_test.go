@@ -192,6 +192,7 @@ func payloads() []Payload {
 		&SnapshotReady{},
 		&SandboxStarted{},
 		&SandboxEnded{},
+		&SandboxRefused{},
 		&BaselineFinished{}, &SetupStarted{}, &SetupFinished{}, &SetupReady{},
 		&PromptFrozen{},
 		&ModelRequested{},

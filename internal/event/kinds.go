@@ -103,6 +103,12 @@ type SandboxStarted struct {
 	Millis    int64  `json:"ms"`
 }
 
+// SandboxRefused says which layer of a sandbox could not be set up. Nothing ran without it.
+type SandboxRefused struct {
+	Layer string `json:"layer"`
+	Error string `json:"error"` // one line
+}
+
 // SandboxEnded is written when every process of a sandbox is gone.
 type SandboxEnded struct {
 	ID     string `json:"id"`

@@ -238,6 +238,35 @@ func TestASandboxThatWasBeingFilledIsNoSource(t *testing.T) {
 	}
 }
 
+// A launch that was refused is in the log with its layer, and no command ran.
+func TestARefusedSandboxIsOnRecord_GW09(t *testing.T) {
+	r := newRig(t, task.Limits{})
+	r.boxes.refuse = &sandbox.RefusedError{Layer: "seccomp", Err: errors.New("filter refused"), Fix: "install runc"}
+	r.release(t)
+	if _, err := r.Run(t.Context(), r.id); !errors.Is(err, ErrPaused) {
+		t.Errorf("%v", err)
+	}
+	events, err := r.cfg.Store.Events(t.Context(), r.id, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := 0
+	for _, e := range events {
+		switch p, err := event.Decode(e); p := p.(type) {
+		case *event.SandboxRefused:
+			said++
+			if p.Layer != "seccomp" || !strings.Contains(p.Error, "filter refused") || err != nil {
+				t.Errorf("%+v %v", p, err)
+			}
+		case *event.SandboxStarted, *event.ToolStarted, *event.ModelRequested:
+			t.Errorf("%s after a refusal", e.Kind)
+		}
+	}
+	if said != 1 {
+		t.Errorf("%d refusals on record", said)
+	}
+}
+
 // TestATaskOutlivesTroubleOfTheMachine: what a person can put right ends no task.
 func TestATaskOutlivesTroubleOfTheMachine(t *testing.T) {
 	for _, c := range []struct {

@@ -215,6 +215,9 @@ func (r *run) guarded(ctx context.Context, events []event.Event) error {
 	if ctx.Err() != nil { // the process is told to go: the task stays where it is
 		return fmt.Errorf("%w; run the same command again to go on", ErrInterrupted)
 	}
+	if rerr := r.recordRefusal(end, err); rerr != nil {
+		return errors.Join(err, rerr)
+	}
 	switch c := task.ClassOf(err); {
 	case c == task.Stale:
 		return err
@@ -224,6 +227,20 @@ func (r *run) guarded(ctx context.Context, events []event.Event) error {
 	if ferr := r.finish(end, task.Failed, err.Error()); ferr != nil {
 		return errors.Join(err, ferr)
 	}
+	return err
+}
+
+// recordRefusal stores which layer of a sandbox could not be set up, if that is what went wrong.
+func (r *run) recordRefusal(ctx context.Context, err error) error {
+	var refused *sandbox.RefusedError
+	if !errors.As(err, &refused) {
+		return nil
+	}
+	text := refused.Error()
+	if r.cfg.Redactor != nil {
+		text, _ = r.cfg.Redactor.Redact(text)
+	}
+	_, err = r.j.Append(ctx, event.SandboxRefused{Layer: refused.Layer, Error: text})
 	return err
 }
 

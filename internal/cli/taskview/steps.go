@@ -94,6 +94,8 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 			return // the verifier starts one for every run: they hide the story
 		}
 		p.item(e.Time, "sandbox for %s: %s, %s  %s", Escape(v.Purpose), Escape(v.Runtime), Escape(v.Isolation), took(v.Millis))
+	case *event.SandboxRefused:
+		p.item(e.Time, "%s", Escape(v.Error))
 	case *event.SandboxEnded:
 		if p.opts.Full {
 			p.item(e.Time, "%s", p.dim("sandbox ended: %s", Escape(v.Reason)))

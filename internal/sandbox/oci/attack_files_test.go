@@ -71,7 +71,7 @@ func TestSharedFilesAreWhatTheyWere_SBX27(t *testing.T) {
 	}
 	before := digest()
 	b := begin(t, target(t), sandbox.Spec{Tree: tree})
-	out := does(t, b, `for f in /usr/bin/env /usr/bin/[a-f]* /.daybreak/guest; do (printf x >> $f; dd if=/dev/zero of=$f bs=1 count=1 conv=notrunc; truncate -s0 $f; mv $f $f.x; chmod 777 $f; ln -f $f /tmp/l) 2>/dev/null && echo took $f; done; echo changed >> a/b.go; : > c; ./attacker overwrite; sync`)
+	out := does(t, b, `for f in /usr/bin/env $(ls -d /usr/bin/[a-c]* | head -15) /.daybreak/guest; do (printf x >> $f; dd if=/dev/zero of=$f bs=1 count=1 conv=notrunc; truncate -s0 $f; mv $f $f.x; chmod 777 $f; ln -f $f /tmp/l) 2>/dev/null && echo took $f; done; echo changed >> a/b.go; : > c; ./attacker overwrite; sync`)
 	if strings.Contains(out, "took") {
 		t.Errorf("a shared file took a change: %s", out)
 	}
