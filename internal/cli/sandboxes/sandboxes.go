@@ -1,4 +1,4 @@
-// Package sandboxes owns `daybreak sandbox`: what is running, ending what nobody owns, and a
+// Package sandboxes owns `daybreak sandbox`: what is running, ending what nobody owns, a self-test, and a
 // shell for a look from the inside.
 //
 // Invariants: gc ends only sandboxes whose process is gone; exec uses the operator's own
@@ -25,7 +25,7 @@ import (
 // NewCmd makes the command.
 func NewCmd(env *kit.Env) *cobra.Command {
 	cmd := &cobra.Command{Use: "sandbox", Short: "See, clean up and try sandboxes"}
-	cmd.AddCommand(list(env), collect(env), execute(env), hold())
+	cmd.AddCommand(list(env), collect(env), execute(env), selfTest(env), hold())
 	return cmd
 }
 

@@ -56,7 +56,7 @@ func (p *prober) identity() {
 	for _, c := range []struct{ field, what string }{
 		{"CapInh", "inheritable"}, {"CapPrm", "permitted"}, {"CapEff", "effective"}, {"CapBnd", "bounding"}, {"CapAmb", "ambient"},
 	} {
-		say("capabilities, "+c.what, "read the "+c.what+" set", orErr(fields[c.field], err))
+		say("capabilities, "+c.what, "read the "+c.what+" set of capabilities", orErr(fields[c.field], err))
 	}
 	say("no new privileges", "read NoNewPrivs", orErr(fields["NoNewPrivs"], err))
 	say("seccomp", "read the mode of the filter", orErr(fields["Seccomp"], err))
@@ -286,8 +286,9 @@ func (p *prober) proc() {
 
 func (p *prober) devices() {
 	var found []string
-	_ = filepath.WalkDir("/dev", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type()&fs.ModeDevice != 0 && !strings.HasPrefix(path, "/dev/char/") {
+	_ = filepath.WalkDir("/dev", func(path string, _ fs.DirEntry, _ error) error {
+		// Not the entry's type: where a device is mounted over it that is another.
+		if st, err := os.Lstat(path); err == nil && st.Mode()&fs.ModeDevice != 0 && !strings.HasPrefix(path, "/dev/char/") {
 			found = append(found, strings.TrimPrefix(path, "/dev/"))
 		}
 		return nil
