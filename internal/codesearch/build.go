@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -165,17 +166,17 @@ type scanner struct {
 	fold []byte
 }
 
-func (s *scanner) scan(root int, path string) (scanned, error) {
+func (s *scanner) scan(root int, name string) (scanned, error) {
 	var err error
-	out := scanned{path: path}
-	s.text, err = readFile(root, path, s.text)
+	out := scanned{path: name}
+	s.text, err = readFile(root, name, s.text)
 	switch {
 	case errors.Is(err, errNoFile):
 		out.skip = true
 		return out, nil
 	case err != nil:
-		return out, fmt.Errorf("read %s for the search index: %w", path, err)
-	case len(path) > 1<<16-1:
+		return out, fmt.Errorf("read %s for the search index: %w", name, err)
+	case len(name) > 1<<16-1:
 		out.skip = true
 		return out, nil
 	}
@@ -218,8 +219,8 @@ func (s *scanner) scan(root int, path string) (scanned, error) {
 var errNoFile = errors.New("no such file to search")
 
 // readFile reads a regular file of at most MaxFileSize below the directory root into buf.
-func readFile(root int, path string, buf []byte) ([]byte, error) {
-	fd, err := unix.Openat(root, path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+func readFile(root int, name string, buf []byte) ([]byte, error) {
+	fd, err := unix.Openat(root, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENXIO), errors.Is(err, unix.EACCES):
 		return buf[:0], errNoFile
@@ -283,6 +284,9 @@ func (b *builder) write(d *draft) error {
 	}
 	for _, s := range d.docs {
 		b.stats.Text += s.size
+		if base := path.Base(s.path); base == ".ignore" || base == ".rgignore" {
+			b.man.Rules = true
+		}
 	}
 	b.stats.Files += len(d.docs)
 	b.man.Segments = append(b.man.Segments, segmentInfo{Name: name, Docs: len(d.docs), Bytes: size, Sum: sum.Sum32()})

@@ -18,6 +18,7 @@ type manifest struct {
 	Version  int           `json:"version"`
 	Segments []segmentInfo `json:"segments"`
 	Stats    Stats         `json:"stats"`
+	Rules    bool          `json:"rules,omitempty"` // has an .ignore or .rgignore, which git does not know
 }
 
 type segmentInfo struct {
@@ -59,9 +60,10 @@ func (b *builder) finish(dead [][]uint32) (Stats, error) {
 
 // Index answers queries. It is safe for concurrent use until it is closed.
 type Index struct {
-	dir   string
-	man   manifest
-	parts []part
+	dir      string
+	man      manifest
+	parts    []part
+	finished int64 // change time of the manifest
 }
 
 type part struct {
@@ -76,11 +78,11 @@ func Open(dir string) (*Index, error) {
 		return nil, fmt.Errorf("open the search index: %w", err)
 	}
 	defer f.Close()
-	x := &Index{dir: dir}
 	st, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
+	x := &Index{dir: dir, finished: changeTime(st)}
 	if st.Size() > maxManifest {
 		return nil, errDamaged
 	}
@@ -125,6 +127,9 @@ func (x *Index) Close() error {
 
 // Stats of the index as it was built.
 func (x *Index) Stats() Stats { return x.man.Stats }
+
+// ForeignRules reports whether the tree has rules about ignored files that git does not know.
+func (x *Index) ForeignRules() bool { return x.man.Rules }
 
 // Has reports whether a file is in the index.
 func (x *Index) Has(path string) (bool, error) {
@@ -201,6 +206,7 @@ func Advance(ctx context.Context, dir string, old *Index, tree string, changed, 
 		return Stats{}, false, err
 	}
 	b := &builder{dir: dir, o: o, stats: Stats{Skipped: old.man.Stats.Skipped}}
+	b.man.Rules = old.man.Rules
 	dead := make([][]uint32, len(old.parts))
 	for i, p := range old.parts {
 		dead[i] = slices.Clone(p.dead)

@@ -43,61 +43,84 @@ func (s *server) search(ctx context.Context, r SearchRequest) (SearchResult, err
 	if r.Pattern == "" {
 		return SearchResult{Error: "the pattern is empty"}, nil
 	}
+	if res, ok, err := s.searchIndexed(ctx, r, paths); ok || err != nil {
+		return res, err
+	}
 	base := rgArgs(r)
-	var res SearchResult
-	args := append(slices.Clone(base), "--count", "--null", "--with-filename", "-e", r.Pattern, "--")
-	out, err := s.rg(ctx, append(args, paths...), func(in io.Reader) error {
-		var err error
-		res.Files, err = parseCounts(in)
-		return err
-	})
+	files, out, err := s.countLines(ctx, base, r.Pattern, paths)
 	if err != nil {
 		return SearchResult{}, err
 	}
 	if out != "" {
 		return SearchResult{Error: out}, nil
 	}
-	slices.SortFunc(res.Files, func(a, b FileCount) int { return strings.Compare(a.Path, b.Path) })
-	if len(res.Files) >= MaxFiles || ctx.Err() != nil {
-		res.Files, res.Truncated = res.Files[:min(len(res.Files), MaxFiles)], true
-	}
-	files := slices.Clone(res.Files) // as rg knows them
-	for i := range res.Files {
-		res.Files[i].Path = Escape([]byte(res.Files[i].Path), false)
-	}
-	if len(files) == 0 || len(files) > MaxNarrow {
+	res, limit, each := shape(r, files, ctx.Err() != nil)
+	if limit == 0 {
 		return res, nil
 	}
-	limit := r.Max
+	var named []string
+	for _, f := range files {
+		named = append(named, "./"+f.Path)
+	}
+	res.Matches, res.Error, err = s.matchingLines(ctx, base, r, named, limit, each)
+	return res, err
+}
+
+// countLines runs ripgrep for the number of matching lines of each file, by its raw path.
+func (s *server) countLines(ctx context.Context, args []string, pattern string, paths []string) (files []FileCount, complaint string, err error) {
+	args = append(slices.Clone(args), "--count", "--null", "--with-filename", "-e", pattern, "--")
+	complaint, err = s.rg(ctx, append(args, paths...), func(in io.Reader) error {
+		var err error
+		files, err = parseCounts(in)
+		return err
+	})
+	slices.SortFunc(files, func(a, b FileCount) int { return strings.Compare(a.Path, b.Path) })
+	return files, complaint, err
+}
+
+// matchingLines runs ripgrep for the lines themselves: limit in all, each of a file (0: as many
+// as there are).
+func (s *server) matchingLines(ctx context.Context, args []string, r SearchRequest, paths []string, limit, each int) (out []Match, complaint string, err error) {
+	args = append(slices.Clone(args), "--json", "--sort", "path", "--context", strconv.Itoa(contextLines(r)))
+	if each > 0 {
+		args = append(args, "--max-count", strconv.Itoa(each))
+	}
+	args = append(args, "-e", r.Pattern, "--")
+	complaint, err = s.rg(ctx, append(args, paths...), func(in io.Reader) error {
+		var err error
+		out, err = parseMatches(in, limit)
+		return err
+	})
+	return out, complaint, err
+}
+
+func contextLines(r SearchRequest) int { return min(max(r.Context, 0), maxContext) }
+
+// shape makes the answer of the counts. limit is how many lines to read, none when there are too
+// many files or none; each is the share of a file when not all can be shown, so that the first
+// one does not use up the whole answer.
+func shape(r SearchRequest, files []FileCount, cut bool) (res SearchResult, limit, each int) {
+	res.Files = slices.Clone(files)
+	if len(files) >= MaxFiles || cut {
+		res.Files, res.Truncated = res.Files[:min(len(files), MaxFiles)], true
+	}
+	total := 0
+	for i, f := range res.Files {
+		res.Files[i].Path = Escape([]byte(f.Path), false)
+		total += f.Count
+	}
+	if len(files) == 0 || len(files) > MaxNarrow {
+		return res, 0, 0
+	}
+	limit = r.Max
 	if limit <= 0 || limit > maxCollected {
 		limit = MaxMatches
 	}
-	total := 0
-	for _, f := range res.Files {
-		total += f.Count
-	}
-	args = append(slices.Clone(base), "--json", "--sort", "path", "--context", strconv.Itoa(min(max(r.Context, 0), maxContext)))
 	if total > limit {
-		// A share for each file, so that the first one does not use up the whole answer.
 		res.Truncated = true
-		args = append(args, "--max-count", strconv.Itoa(max(limit/len(res.Files), 1)))
+		each = max(limit/len(files), 1)
 	}
-	args = append(args, "-e", r.Pattern, "--")
-	for _, f := range files {
-		args = append(args, "./"+f.Path)
-	}
-	out, err = s.rg(ctx, args, func(in io.Reader) error {
-		var err error
-		res.Matches, err = parseMatches(in, limit)
-		return err
-	})
-	if err != nil {
-		return SearchResult{}, err
-	}
-	if out != "" {
-		res.Error = out
-	}
-	return res, nil
+	return res, limit, each
 }
 
 func rgArgs(r SearchRequest) []string {
@@ -190,35 +213,41 @@ func (s *server) listFiles(ctx context.Context, r SearchRequest, paths []string)
 	return res, nil
 }
 
-// rg runs ripgrep and hands its output to parse, which may stop early: rg is then killed. The
-// text it returns is rg's complaint about the request.
+// rg runs ripgrep; see helper. The text it returns is rg's complaint about the request.
 func (s *server) rg(ctx context.Context, args []string, parse func(io.Reader) error) (complaint string, err error) {
+	res, err := s.helper(ctx, append([]string{"rg"}, args...), parse)
+	if err == nil && res.ExitCode == 2 && ctx.Err() == nil {
+		return rgComplaint(res.Head), nil
+	}
+	return "", err
+}
+
+// helper runs a program of ours and hands its output to parse, which may stop early: the program
+// is then killed.
+func (s *server) helper(ctx context.Context, argv []string, parse func(io.Reader) error) (ExecResult, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
-		return "", fmt.Errorf("make a pipe: %w", err)
+		return ExecResult{}, fmt.Errorf("make a pipe: %w", err)
 	}
 	defer read.Close()
-	c, res, err := s.procs.startPiped(append([]string{"rg"}, args...), write)
+	c, res, err := s.procs.startPiped(argv, write)
 	write.Close()
 	if err != nil {
-		return "", err
+		return ExecResult{}, err
 	}
 	if c == nil {
-		return "", errors.New("ripgrep cannot run in the sandbox: " + res.Error)
+		return ExecResult{}, errors.New("ripgrep cannot run in the sandbox: " + res.Error)
 	}
 	stop := context.AfterFunc(ctx, func() { s.procs.killTree(c) })
 	defer stop()
 	err = parse(read)
-	// Closing ends an rg whose answer is not wanted to its end; a finished one keeps its code.
+	// Closing ends a program whose answer is not wanted to its end; a finished one keeps its code.
 	read.Close()
 	<-c.done
 	if err != nil {
-		return "", fmt.Errorf("read ripgrep's answer: %w", err)
+		return ExecResult{}, fmt.Errorf("read the answer of %s: %w", argv[0], err)
 	}
-	if c.res.ExitCode == 2 && ctx.Err() == nil {
-		return rgComplaint(c.res.Head), nil
-	}
-	return "", nil
+	return c.res, nil
 }
 
 // rgComplaint is what rg says about a bad pattern or glob. That a file could not be read is

@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/codesearch"
 )
 
 // ServerOptions says where a guest works.
@@ -20,6 +22,7 @@ type ServerOptions struct {
 	// all of them. It is assumed when the guest is process 1.
 	OwnNamespace bool
 	Forwards     []Forward        // open before the greeting
+	Index        string           // directory of the search index of the tree as it was; none: ripgrep answers alone
 	Now          func() time.Time // default time.Now
 }
 
@@ -64,6 +67,7 @@ type server struct {
 	opts    ServerOptions
 	tree    *tree
 	procs   *procs
+	index   *codesearch.Index // nil: none
 	running sync.WaitGroup
 
 	files sync.Mutex // one change of a file at a time
@@ -101,7 +105,7 @@ func newServer(opts ServerOptions, out io.Writer) (*server, error) {
 		t.close()
 		return nil, err
 	}
-	return &server{opts: opts, tree: t, procs: p, out: out, open: make(map[uint64]*request)}, nil
+	return &server{opts: opts, tree: t, procs: p, index: openIndex(opts), out: out, open: make(map[uint64]*request)}, nil
 }
 
 // loop reads requests until in ends. It never waits for one to be answered.
