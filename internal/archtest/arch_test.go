@@ -35,7 +35,7 @@ var may = map[string][]string{
 	"event":    {"task"},
 	"policy":   {"task", "event"},
 	"model":    {"task"},
-	"guest":    {"task", "guest/forward"},
+	"guest":    {"task", "guest/forward", "codesearch"},
 	"sandbox":  {"guest", "task"},
 	"tool":     {"model", "sandbox", "policy", "guest", "task"},
 	"git":      {"task"},
@@ -47,12 +47,13 @@ var may = map[string][]string{
 	"store":    {"task", "event"},
 	"dispatch": {"task", "event", "store"},
 	"agent":    {"task", "event", "policy", "model", "tool"},
-	"verify":   {"task", "event", "sandbox", "git", "guest", "snapshot", "verify/result", "verify/tamper"},
+	"verify":   {"task", "event", "sandbox", "git", "guest", "snapshot", "verify/result", "verify/tamper", "verify/mutate"},
 
 	"codesearch": {},
 
 	"verify/result": {"task"},
 	"verify/tamper": {"task"},
+	"verify/mutate": {},
 
 	"policy/secrets":  {"policy"},
 	"policy/content":  {"policy", "policy/lockfile", "task"},
@@ -60,6 +61,7 @@ var may = map[string][]string{
 
 	"proposal": {"task", "event", "verify"},
 	"action":   {"task", "event", "store", "forge"},
+	"intake":   {"task", "event", "policy", "store", "forge"},
 	"worker": {
 		"task", "event", "policy", "policy/*", "model", "sandbox", "guest", "tool", "git", "snapshot", "forge", "store",
 		"agent", "verify", "verify/*", "prover", "evidence", "proposal", "action", "config", "network",
