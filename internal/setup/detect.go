@@ -2,6 +2,7 @@ package setup
 
 import (
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -23,11 +24,17 @@ func Reads(p string) bool {
 // Detect finds what the repository's dependencies are prepared with. home is HOME in the
 // sandbox, where virtual environments and gems go.
 func Detect(t Tree, home string) Plan {
+	t.Files = slices.DeleteFunc(slices.Clone(t.Files), func(f string) bool { return !fs.ValidPath(f) })
 	d := &detector{tree: t, home: home, byDir: map[string][]string{}}
 	for _, f := range t.Files {
 		dir := path.Dir(f)
 		if deep(dir) <= maxDepth && !foreign(dir) {
 			d.byDir[dir] = append(d.byDir[dir], path.Base(f))
+		}
+	}
+	for _, f := range t.Files {
+		for dir := path.Dir(path.Dir(f)); d.byDir[path.Dir(f)] != nil && d.byDir[dir] == nil; dir = path.Dir(dir) {
+			d.byDir[dir] = []string{}
 		}
 	}
 	for dir := range d.byDir {

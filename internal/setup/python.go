@@ -66,10 +66,11 @@ func (d *detector) pythonIn(dir string) bool {
 	}
 	switch {
 	case d.has(dir, "uv.lock"):
-		// Extras that exclude each other are legal in a lockfile; then none is taken.
+		// Inexact, since other projects may share the environment. Extras that exclude each other are legal in a lockfile; then none is taken.
 		place := "UV_PROJECT_ENVIRONMENT=" + path.Join(d.home, venvName)
+		d.env("VIRTUAL_ENV=" + path.Join(d.home, venvName))
 		d.env(place)
-		locked("uv", "uv.lock", "uv sync --frozen --all-extras || uv sync --frozen", place, "UV_PYTHON_DOWNLOADS=never")
+		locked("uv", "uv.lock", "uv sync --frozen --inexact --all-extras || uv sync --frozen --inexact", place, "UV_PYTHON_DOWNLOADS=never")
 	case d.has(dir, "poetry.lock"):
 		locked("poetry", "poetry.lock", "poetry install --no-interaction --all-extras")
 	case d.has(dir, "Pipfile.lock"):

@@ -131,7 +131,9 @@ func (v *View) setup(p event.Payload) {
 		v.line(bad, "✗", "setup", fmt.Sprintf("%s  exit %d", text, p.ExitCode))
 		if s, err := v.load(p.Log); err == nil {
 			lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
-			v.say(strings.Join(lines[max(0, len(lines)-maxSetupLog):], "\n"))
+			for _, l := range lines[max(0, len(lines)-maxSetupLog):] {
+				v.say(l)
+			}
 		}
 	case *event.SetupReady:
 		if p.Cached && len(p.Commands) > 0 {
