@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/daybreak-agent/daybreak/internal/dispatch"
+	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -29,7 +30,10 @@ func (a *App) Dispatcher(workers int, draining <-chan struct{}, every ...dispatc
 		Every: every, Logger: a.opts.Logger, Run: run,
 	}
 	if workers > 0 {
-		wc, err := a.workerConfig(Hooks{})
+		log := a.opts.Logger
+		wc, err := a.workerConfig(Hooks{Observe: func(e event.Event, _ event.Payload) {
+			log.Debug("event", "task", e.Task, "seq", e.Seq, "kind", e.Kind)
+		}})
 		if err != nil {
 			return nil, err
 		}
