@@ -42,12 +42,14 @@ var may = map[string][]string{
 	"git/*":    {"task", "git"},
 	"snapshot": {"sandbox", "git", "task"},
 	"mirror":   {"task", "event", "policy"},
-	"network":  {"task", "sandbox", "policy/lockfile"},
-	"forge":    {"task"},
-	"store":    {"task", "event"},
-	"dispatch": {"task", "event", "store"},
-	"agent":    {"task", "event", "policy", "model", "tool"},
-	"verify":   {"task", "event", "sandbox", "git", "guest", "snapshot", "verify/result", "verify/tamper", "verify/mutate"},
+
+	"mirror/service": {"task", "mirror"},
+	"network":        {"task", "sandbox", "policy/lockfile"},
+	"forge":          {"task"},
+	"store":          {"task", "event"},
+	"dispatch":       {"task", "event", "store"},
+	"agent":          {"task", "event", "policy", "model", "tool"},
+	"verify":         {"task", "event", "sandbox", "git", "guest", "snapshot", "verify/result", "verify/tamper", "verify/mutate"},
 
 	"codesearch": {},
 

@@ -1,0 +1,292 @@
+// Package intake turns what forges tell, by webhook or because they were asked, into tasks and
+// into words for tasks.
+//
+// Invariants: a delivery is proven over its raw bytes before anything of it is read, kept before
+// it is answered, and acted upon until it is concluded; acting twice on the same thing changes
+// nothing more, so that webhooks, the poller and a crash may all repeat it in any order; who may
+// start, steer or stop is asked of the forge at that moment and never taken from a delivery; the
+// text of a task is the text that was there at the trigger, or there is no task.
+package intake
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/forge"
+	"github.com/daybreak-agent/daybreak/internal/store"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// Store is what intake needs of one.
+type Store interface {
+	store.Store
+	store.Deliveries
+}
+
+// Wanted is a task to be made.
+type Wanted struct {
+	Repo     string // clone address
+	Issue    []byte
+	Key      string // one per issue of a repository
+	Origin   event.Origin
+	Priority int
+}
+
+// Host is one configured forge.
+type Host struct {
+	forge.Host
+	Secrets []Secret // of its webhooks
+}
+
+// Secret proves deliveries until Until; zero is without end.
+type Secret struct {
+	Value []byte
+	Until time.Time
+}
+
+// Rates bound what people can start. 0 is no bound.
+type Rates struct {
+	Author int // tasks an hour by one person
+	Repo   int // tasks an hour in one repository
+	Total  int // tasks an hour
+	Queue  int // tasks that are not done
+}
+
+// Config is what intake needs; all fields are required.
+type Config struct {
+	Store    Store
+	Hosts    map[string]Host // by the name in the configuration
+	Registry *Registry
+	// Create makes the task, or finds the unfinished one with the same key.
+	Create func(ctx context.Context, w Wanted) (store.Task, bool, error)
+	// Again orders another run of a task that is not done.
+	Again  func(ctx context.Context, id task.ID, why string) error
+	Owner  string // names this process in leases
+	Rates  Rates
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Intake acts on deliveries.
+type Intake struct {
+	cfg  Config
+	mail chan struct{} // has a value when a delivery was kept by this process
+}
+
+// New returns an intake that does nothing yet.
+func New(cfg Config) *Intake { return &Intake{cfg: cfg, mail: make(chan struct{}, 1)} }
+
+// keepFor is how long a concluded delivery is known: longer than any forge sends one again.
+const keepFor = 60 * 24 * time.Hour
+
+// Run acts on what was kept, until ctx ends.
+func (in *Intake) Run(ctx context.Context) error {
+	look := time.NewTicker(2 * time.Second) // for what other processes kept, and what was postponed
+	defer look.Stop()
+	for {
+		if err := in.Work(ctx); err != nil && ctx.Err() == nil {
+			in.cfg.Logger.ErrorContext(ctx, "deliveries cannot be read", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-in.mail:
+		case <-look.C:
+		}
+	}
+}
+
+// Work acts on everything that is due.
+func (in *Intake) Work(ctx context.Context) error {
+	for {
+		ds, err := in.cfg.Store.Undone(ctx, 100)
+		if err != nil || len(ds) == 0 {
+			return err
+		}
+		for _, d := range ds {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err := in.one(ctx, d); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// maxTries is how often a delivery is tried: over about a day.
+const maxTries = 40
+
+// one acts on a delivery and records what came of it. Its error is the store's.
+func (in *Intake) one(ctx context.Context, kept store.Delivery) error {
+	var d forge.Delivery
+	if err := json.Unmarshal(kept.Body, &d); err != nil {
+		return in.cfg.Store.Conclude(ctx, kept.Forge, kept.ID, "cannot be read: "+err.Error())
+	}
+	d.Forge = kept.Forge
+	outcome, err := in.act(ctx, d)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	log := in.cfg.Logger.With("forge", kept.Forge, "delivery", kept.ID, "kind", d.Kind, "repository", d.Path, "sender", d.Sender.Name)
+	if c := task.ClassOf(err); err != nil && (c.Retryable() || c == task.Conflict || c == task.Internal) && kept.Tries < maxTries {
+		after := min(time.Second<<min(kept.Tries, 11), 30*time.Minute)
+		var e *task.Error
+		if errors.As(err, &e) {
+			after = max(after, e.RetryAfter)
+		}
+		log.WarnContext(ctx, "delivery postponed", "after", after, "error", err)
+		return in.cfg.Store.Postpone(ctx, kept.Forge, kept.ID, after, err.Error())
+	}
+	if err != nil {
+		outcome = "failed: " + err.Error()
+		log.ErrorContext(ctx, "delivery failed", "error", err)
+	} else {
+		log.InfoContext(ctx, "delivery", "outcome", outcome)
+	}
+	return in.cfg.Store.Conclude(ctx, kept.Forge, kept.ID, outcome)
+}
+
+// place is where something happened.
+type place struct {
+	host Host
+	Repository
+}
+
+// key is one per issue, however its task is asked for.
+func (p place) key(number int) string { return fmt.Sprintf("%s:%s#%d", p.Forge, p.ID, number) }
+
+// act does what a delivery asks for and says what that was.
+func (in *Intake) act(ctx context.Context, d forge.Delivery) (string, error) {
+	host, ok := in.cfg.Hosts[d.Forge]
+	if !ok {
+		return "ignored: the forge is not configured any more", nil
+	}
+	r, ok, err := in.cfg.Registry.Find(ctx, d.Forge, d.Repository)
+	if err != nil || !ok {
+		return "ignored: the repository is not registered", err
+	}
+	p := place{host, r}
+	if strings.EqualFold(d.Sender.Name, r.Bot) && d.Kind != forge.Pushed {
+		return "ignored: our own", nil
+	}
+	switch d.Kind {
+	case forge.Labeled:
+		if d.Issue == nil || !containsFold(d.Labels, r.Label) {
+			return "ignored: another label", nil
+		}
+		return in.start(ctx, p, ask{trigger: "label", what: forge.Labeled, name: r.Label, who: d.Sender, at: d.At, number: d.Issue.Number, seen: seenAt(d)})
+	case forge.Assigned:
+		if d.Issue == nil || !containsFold(d.Assignees, r.Bot) {
+			return "ignored: another assignee", nil
+		}
+		return in.start(ctx, p, ask{trigger: "assignment", what: forge.Assigned, name: r.Bot, who: d.Sender, at: d.At, number: d.Issue.Number, seen: seenAt(d)})
+	case forge.Commented:
+		return in.said(ctx, p, d)
+	case forge.Reviewed, forge.ReviewCommented:
+		return in.reviewed(ctx, p, d)
+	case forge.Edited:
+		return in.edited(ctx, p, d)
+	case forge.PullEnded:
+		return in.ended(ctx, p, d)
+	case forge.Pushed:
+		return in.pushed(ctx, p, d)
+	case forge.StopPressed:
+		return in.pressed(ctx, p, d)
+	}
+	return "ignored", nil
+}
+
+func containsFold(list []string, s string) bool {
+	for _, x := range list {
+		if s != "" && strings.EqualFold(x, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// may asks the forge whether a user may steer, at this moment. Bots, apps and those who are gone
+// may not.
+func (in *Intake) may(ctx context.Context, p place, u forge.User) (bool, error) {
+	if u.Name == "" || u.Bot || strings.EqualFold(u.Name, "ghost") || strings.HasSuffix(strings.ToLower(u.Name), "[bot]") {
+		return false, nil
+	}
+	got, err := p.host.Permission(ctx, p.URL, u.Name)
+	return got >= forge.Write, err
+}
+
+// newest is the task that an issue had last; ok false for none.
+func (in *Intake) newest(ctx context.Context, p place, number int) (t store.Task, ok bool, err error) {
+	ts, err := in.cfg.Store.Tasks(ctx, store.Filter{Key: p.key(number), Limit: 1})
+	if err != nil || len(ts) == 0 {
+		return t, false, err
+	}
+	return ts[0], true, nil
+}
+
+// ofBranch is the task whose branch it is.
+func (in *Intake) ofBranch(ctx context.Context, p place, branch string) (t store.Task, ok bool, err error) {
+	rest, found := strings.CutPrefix(branch, "daybreak/")
+	if !found {
+		return t, false, nil
+	}
+	id := task.ID(rest[:min(len(rest), 28)])
+	if !id.Valid() {
+		return t, false, nil
+	}
+	t, err = in.cfg.Store.Task(ctx, id)
+	if task.ClassOf(err) == task.NotFound {
+		return t, false, nil
+	}
+	return t, err == nil && t.Repo == p.URL, err
+}
+
+// summary folds a task's log.
+func (in *Intake) summary(ctx context.Context, id task.ID) (event.Summary, error) {
+	events, err := in.cfg.Store.Events(ctx, id, 0, 0)
+	if err != nil {
+		return event.Summary{}, err
+	}
+	return event.Fold(events)
+}
+
+// move changes the state of a task that nobody works on.
+func (in *Intake) move(ctx context.Context, id task.ID, ps ...event.Payload) error {
+	drafts := make([]event.Draft, len(ps))
+	for i, p := range ps {
+		d, err := event.New(p)
+		if err != nil {
+			return err
+		}
+		drafts[i] = d
+	}
+	l, err := in.cfg.Store.Acquire(ctx, id, in.cfg.Owner+":intake", 30*time.Second, nil)
+	if err != nil {
+		return err
+	}
+	_, err = in.cfg.Store.Append(ctx, l, drafts...)
+	return errors.Join(err, in.cfg.Store.Release(context.WithoutCancel(ctx), l))
+}
+
+// once posts a comment that is found again by its mark.
+func (in *Intake) once(ctx context.Context, p place, number int, mark, text string) error {
+	mark = "<!-- daybreak:" + mark + " -->"
+	cs, err := p.host.Comments(ctx, p.URL, number)
+	if err != nil {
+		return err
+	}
+	for _, c := range cs {
+		if strings.EqualFold(c.Author.Name, p.Bot) && strings.Contains(c.Body, mark) {
+			return nil
+		}
+	}
+	_, err = p.host.Comment(ctx, p.URL, number, text+"\n\n"+mark)
+	return err
+}

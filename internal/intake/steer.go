@@ -1,0 +1,306 @@
+package intake
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/forge"
+	"github.com/daybreak-agent/daybreak/internal/policy"
+	"github.com/daybreak-agent/daybreak/internal/store"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// said acts on a new comment on an issue or a pull request.
+func (in *Intake) said(ctx context.Context, p place, d forge.Delivery) (string, error) {
+	c := d.Comment
+	if c == nil || c.Internal || c.Author.Name != d.Sender.Name {
+		return "ignored: not a comment by its sender", nil
+	}
+	w := read(c.Body, p.Bot)
+	t, ok, number, err := in.concerned(ctx, p, d)
+	if err != nil {
+		return "", err
+	}
+	live := ok && !t.State.Done()
+	inReview := ok && t.State == task.InReview
+	if !live && !w.mentioned && w.command == "" {
+		return "ignored: nobody works on this", nil
+	}
+	if may, err := in.may(ctx, p, c.Author); err != nil || !may {
+		return fmt.Sprintf("ignored: %q may not write to the repository", c.Author.Name), err
+	}
+	ack := func(outcome string) (string, error) {
+		in.mark(ctx, p, "comment:"+c.ID)
+		return outcome, p.host.Acknowledge(ctx, p.URL, number, c.ID)
+	}
+	signal := store.Signal{ID: "c:" + p.Forge + ":" + p.ID + ":" + c.ID, Task: t.ID, Who: c.Author.Name, At: c.Created}
+	switch {
+	case w.command == "budget" && ok:
+		if err := in.tellBudget(ctx, p, number, t, c.ID); err != nil {
+			return "", err
+		}
+		return ack("told what is spent")
+	case w.command == "stop" && live:
+		signal.Kind, signal.Text = "stop", clean(c.Body)
+		if err := in.cfg.Store.Signal(ctx, signal); err != nil {
+			return "", err
+		}
+		return ack(fmt.Sprintf("task %s is told to stop", t.ID))
+	case live && w.command == "":
+		signal.Kind, signal.Text = "steer", clean(c.Body)
+		if err := in.cfg.Store.Signal(ctx, signal); err != nil {
+			return "", err
+		}
+		return ack(fmt.Sprintf("task %s is steered", t.ID))
+	case inReview && d.Pull != nil && w.command == "":
+		signal.Kind, signal.Text = "steer", clean(c.Body)
+		out, err := in.follow(ctx, t, c.Author.Name, signal)
+		if err != nil {
+			return "", err
+		}
+		return ack(out)
+	case d.Pull != nil || live || inReview || d.Issue == nil:
+		return "ignored: it asks for nothing that can be done now", nil
+	case w.command == "retry" && !ok, w.command == "stop", w.command == "budget":
+		return "ignored: there is no such task", nil
+	}
+	trigger := "mention"
+	if w.command == "retry" {
+		trigger = "retry"
+	}
+	in.mark(ctx, p, "comment:"+c.ID)
+	return in.start(ctx, p, ask{trigger: trigger, who: c.Author, at: c.Created, number: number, seen: seenAt(d)})
+}
+
+// seenAt is the issue as the delivery showed it, nil when it did not.
+func seenAt(d forge.Delivery) *forge.Issue {
+	if d.Issue == nil || d.Issue.Title == "" {
+		return nil
+	}
+	return d.Issue
+}
+
+// concerned finds the task that a comment is about, and the number it stands under.
+func (in *Intake) concerned(ctx context.Context, p place, d forge.Delivery) (t store.Task, ok bool, number int, err error) {
+	if d.Pull == nil {
+		if d.Issue == nil {
+			return t, false, 0, nil
+		}
+		t, ok, err = in.newest(ctx, p, d.Issue.Number)
+		return t, ok, d.Issue.Number, err
+	}
+	branch := d.Pull.Branch
+	if branch == "" {
+		pr, err := p.host.PullRequest(ctx, p.URL, d.Pull.Number)
+		if task.ClassOf(err) == task.NotFound {
+			return t, false, d.Pull.Number, nil
+		}
+		if err != nil {
+			return t, false, 0, err
+		}
+		branch = pr.Branch
+	}
+	t, ok, err = in.ofBranch(ctx, p, branch)
+	return t, ok, d.Pull.Number, err
+}
+
+// clean is a person's text as the model may see it.
+func clean(s string) string {
+	text, _ := policy.CleanText(s)
+	const max = 16 << 10
+	if len(text) > max {
+		text = strings.ToValidUTF8(text[:max], "") + "\n[cut]"
+	}
+	return text
+}
+
+// mark makes sure that the poller does not tell us of something again.
+func (in *Intake) mark(ctx context.Context, p place, what string) {
+	id := "poll:" + p.ID + ":" + what
+	if _, err := in.cfg.Store.Deliver(ctx, store.Delivery{Forge: p.Forge, ID: id}); err == nil {
+		err = in.cfg.Store.Conclude(ctx, p.Forge, id, "seen")
+		if err == nil {
+			return
+		}
+	}
+	in.cfg.Logger.DebugContext(ctx, "not marked as seen; the poller will look at it once more", "what", what)
+}
+
+// reviewed acts on a review: its text and its comments at lines.
+func (in *Intake) reviewed(ctx context.Context, p place, d forge.Delivery) (string, error) {
+	t, ok, number, err := in.concerned(ctx, p, d)
+	if err != nil || !ok {
+		return "ignored: not our pull request", err
+	}
+	if t.State.Done() && t.State != task.InReview {
+		return fmt.Sprintf("ignored: task %s is over (%s)", t.ID, t.State), nil
+	}
+	if may, err := in.may(ctx, p, d.Sender); err != nil || !may {
+		return fmt.Sprintf("ignored: %q may not write to the repository", d.Sender.Name), err
+	}
+	var signals []store.Signal
+	if d.Comment != nil && d.Kind == forge.Reviewed && strings.TrimSpace(d.Comment.Body) != "" && d.Verdict != "approved" {
+		id := d.Comment.ID
+		if id == "" {
+			id = d.ID
+		}
+		signals = append(signals, store.Signal{ID: "r:" + p.Forge + ":" + p.ID + ":" + id, Text: "In a review: " + clean(d.Comment.Body)})
+	}
+	sum, err := in.summary(ctx, t.ID)
+	if err != nil {
+		return "", err
+	}
+	cs, err := p.host.ReviewComments(ctx, p.URL, number)
+	if err != nil {
+		return "", err
+	}
+	for _, c := range cs {
+		if c.Author.Name != d.Sender.Name || c.Created.Before(sum.CreatedAt) {
+			continue
+		}
+		signals = append(signals, store.Signal{ID: "l:" + p.Forge + ":" + p.ID + ":" + c.ID, Text: atLine(c)})
+	}
+	if len(signals) == 0 {
+		return "ignored: a review without words", nil
+	}
+	for i := range signals {
+		signals[i].Task, signals[i].Kind, signals[i].Who = t.ID, "steer", d.Sender.Name
+	}
+	return in.follow(ctx, t, d.Sender.Name, signals...)
+}
+
+// atLine is a review comment with where it stands.
+func atLine(c forge.Comment) string {
+	where := fmt.Sprintf("%s line %d", c.Path, c.Line)
+	if c.Line == 0 {
+		where = fmt.Sprintf("%s, at what was line %d when it was written", c.Path, c.Original)
+	}
+	hunk := strings.Split(clean(c.Hunk), "\n")
+	hunk = hunk[max(0, len(hunk)-8):]
+	return fmt.Sprintf("A review comment at %s:\n\n%s\n\nIt is about these lines of the diff:\n\n%s", clean(where), clean(c.Body), strings.Join(hunk, "\n"))
+}
+
+// follow gives words to a task: one that runs reads them at its next step, one that waits for
+// review goes back to work with them.
+func (in *Intake) follow(ctx context.Context, t store.Task, who string, signals ...store.Signal) (string, error) {
+	for _, s := range signals {
+		if s.At.IsZero() {
+			s.At = in.cfg.Now()
+		}
+		if err := in.cfg.Store.Signal(ctx, s); err != nil {
+			return "", err
+		}
+	}
+	if t.State != task.InReview {
+		return fmt.Sprintf("task %s is steered", t.ID), nil
+	}
+	waiting, err := in.cfg.Store.Signals(ctx, t.ID)
+	if err != nil {
+		return "", err
+	}
+	if len(waiting) == 0 {
+		return fmt.Sprintf("task %s has taken that up before", t.ID), nil
+	}
+	if err := in.move(ctx, t.ID, event.StateChanged{From: task.InReview, To: task.Working, Reason: who + " asked for a change"}); err != nil {
+		return "", err
+	}
+	if err := in.cfg.Again(ctx, t.ID, "a reviewer asked for a change"); err != nil {
+		in.cfg.Logger.WarnContext(ctx, "the next run is left to the reconciler", "task", t.ID, "error", err)
+	}
+	return fmt.Sprintf("task %s goes back to work", t.ID), nil
+}
+
+// edited says once that a running task keeps the text it began with.
+func (in *Intake) edited(ctx context.Context, p place, d forge.Delivery) (string, error) {
+	if d.Issue == nil {
+		return "ignored", nil
+	}
+	t, ok, err := in.newest(ctx, p, d.Issue.Number)
+	if err != nil || !ok || t.State.Done() {
+		return "ignored: nobody works on this", err
+	}
+	sum, err := in.summary(ctx, t.ID)
+	if err != nil || sum.Created.Origin == nil {
+		return "ignored", err
+	}
+	text := fmt.Sprintf("This issue was edited. Daybreak goes on with the text as it was at %s, when %s asked for it. "+
+		"To tell it more, comment here; to begin again with the new text, comment `/stop` and then `/retry`.",
+		sum.Created.Origin.At.UTC().Format(time.RFC3339), code(sum.Created.Origin.By))
+	return "told that the text is frozen", in.once(ctx, p, d.Issue.Number, "frozen:"+string(t.ID), text)
+}
+
+// ended records what a person made of the pull request, as the forge says now.
+func (in *Intake) ended(ctx context.Context, p place, d forge.Delivery) (string, error) {
+	t, ok, number, err := in.concerned(ctx, p, d)
+	if err != nil || !ok {
+		return "ignored: not our pull request", err
+	}
+	pr, err := p.host.PullRequest(ctx, p.URL, number)
+	if err != nil {
+		return "", err
+	}
+	if pr.State == forge.PullOpen {
+		return "ignored: it is open again", nil
+	}
+	in.mark(ctx, p, fmt.Sprintf("ended:%d", number))
+	if !t.State.Done() { // a follow-up that nobody wants any more
+		err := in.cfg.Store.Signal(ctx, store.Signal{
+			ID: "e:" + p.Forge + ":" + p.ID + ":" + string(t.ID), Task: t.ID, Kind: "stop", Who: d.Sender.Name, Text: "the pull request was " + string(pr.State), At: in.cfg.Now(),
+		})
+		return fmt.Sprintf("task %s is told to stop", t.ID), err
+	}
+	if t.State != task.InReview {
+		return fmt.Sprintf("ignored: task %s is over (%s)", t.ID, t.State), nil
+	}
+	to, reason := task.Closed, "a person closed the pull request"
+	if pr.State == forge.PullMerged {
+		to, reason = task.Merged, pr.MergedBy.Name+" merged the pull request"
+	}
+	err = in.move(ctx, t.ID, event.PullRequestEnded{Number: number, Merged: to == task.Merged, By: pr.MergedBy.Name, Commit: pr.MergeCommit, At: pr.Ended.UTC()},
+		event.StateChanged{From: task.InReview, To: to, Reason: reason})
+	return fmt.Sprintf("task %s: %s", t.ID, reason), err
+}
+
+// pushed notices a person's commit on a branch of ours.
+func (in *Intake) pushed(ctx context.Context, p place, d forge.Delivery) (string, error) {
+	t, ok, err := in.ofBranch(ctx, p, d.Branch)
+	if err != nil || !ok {
+		return "ignored: not our branch", err
+	}
+	if strings.EqualFold(d.Sender.Name, p.Bot) {
+		return "ignored: our own", nil
+	}
+	return fmt.Sprintf("%s pushed to the branch of task %s, which the next push respects", d.Sender.Name, t.ID), nil
+}
+
+// pressed is the stop button of a status.
+func (in *Intake) pressed(ctx context.Context, p place, d forge.Delivery) (string, error) {
+	id := task.ID(d.Task)
+	if !id.Valid() {
+		return "ignored: no such task", nil
+	}
+	t, err := in.cfg.Store.Task(ctx, id)
+	if err != nil || t.Repo != p.URL {
+		return "ignored: no such task", nil //nolint:nilerr // whatever a button says is not trusted
+	}
+	if may, err := in.may(ctx, p, d.Sender); err != nil || !may {
+		return fmt.Sprintf("ignored: %q may not write to the repository", d.Sender.Name), err
+	}
+	if t.State.Done() {
+		return fmt.Sprintf("ignored: task %s is over (%s)", t.ID, t.State), nil
+	}
+	return fmt.Sprintf("task %s is told to stop", t.ID), in.cfg.Store.Signal(ctx, store.Signal{
+		ID: "b:" + p.Forge + ":" + d.ID, Task: t.ID, Kind: "stop", Who: d.Sender.Name, Text: "the stop button", At: in.cfg.Now(),
+	})
+}
+
+func (in *Intake) tellBudget(ctx context.Context, p place, number int, t store.Task, comment string) error {
+	sum, err := in.summary(ctx, t.ID)
+	if err != nil {
+		return err
+	}
+	return in.once(ctx, p, number, "budget:"+comment, spent(sum))
+}
