@@ -1,6 +1,7 @@
 // Command daybreak-guest is the helper inside a sandbox: "serve" answers the worker on standard
-// input and output until the input ends, "export" writes the change of a work tree, "probe"
-// tries from inside what a sandbox must not allow.
+// input and output until the input ends, "export" writes the change of a work tree, "limit" is
+// run by the OCI runtime while it makes a sandbox, "probe" tries from inside what a sandbox must
+// not allow.
 package main
 
 import (
@@ -45,7 +46,11 @@ func run(args []string) error {
 			forwards = append(forwards, f)
 			return err
 		})
+		fence := addFenceFlags(flags)
 		if err := flags.Parse(args); err != nil {
+			return err
+		}
+		if err := fence.apply(args); err != nil {
 			return err
 		}
 		guest.WarmThreads(32)
@@ -67,6 +72,8 @@ func run(args []string) error {
 			return err
 		}
 		return guest.ExportServe(os.Stdout, o)
+	case "limit":
+		return guest.LimitUserNamespaces()
 	case "probe":
 		var o probe.Options
 		flags.Func("port", "port of loopback at which a mirror answers, may be repeated", func(s string) error {
@@ -79,5 +86,5 @@ func run(args []string) error {
 		}
 		return probe.Run(os.Stdout, o)
 	}
-	return fmt.Errorf("unknown verb %q; use serve, export or probe", verb)
+	return fmt.Errorf("unknown verb %q; use serve, export, limit or probe", verb)
 }

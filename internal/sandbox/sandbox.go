@@ -111,6 +111,7 @@ type Info struct {
 	Profile   string // digest of namespaces, seccomp, mounts, caps and rlimits
 	Limits    string // one line for people
 	Rootless  bool
+	Landlock  int           // version of the kernel's Landlock that fences commands too; 0: it has none, or the sandbox's kernel is its own
 	Ready     time.Duration // from Start's call to the guest's first answer
 }
 

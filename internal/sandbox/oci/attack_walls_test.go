@@ -87,7 +87,7 @@ func TestIdentity_SBX03(t *testing.T) {
 	walls := map[string]string{"CapBnd": "0000000000000000", "CapEff": "0000000000000000", "CapPrm": "0000000000000000", "CapInh": "0000000000000000", "CapAmb": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2"}
 	for name, off := range map[string]func(*specs.Spec){
 		"CapBnd":     func(s *specs.Spec) { s.Process.Capabilities.Bounding = []string{"CAP_CHOWN"} },
-		"NoNewPrivs": func(s *specs.Spec) { s.Process.NoNewPrivileges = false },
+		"NoNewPrivs": oci.GainPrivileges,
 		"Seccomp":    noSeccomp,
 		"CapEff":     privileged,
 	} {
@@ -137,7 +137,7 @@ func TestSetUserID_SBX04(t *testing.T) {
 			return strings.Contains(out, "euid 1000 uid 1000") && said(out, "mknod_mem") == "EPERM" && said(out, "mknod_disk") == "EPERM" && strings.Contains(out, "looked")
 		},
 		off: func(s *specs.Spec) {
-			s.Process.NoNewPrivileges = false
+			oci.GainPrivileges(s)
 			s.Mounts = append(s.Mounts, specs.Mount{Destination: "/run", Type: "bind", Source: tools, Options: []string{"bind", "ro"}})
 		},
 	})

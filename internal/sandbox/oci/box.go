@@ -70,7 +70,9 @@ func (s *box) run(ctx context.Context) error {
 		if outer.Err() != nil {
 			return outer.Err()
 		}
-		return refused("guest", "check that the guest binary is static and of this version", fmt.Errorf("%w%s", err, stderr.suffix()))
+		said := stderr.suffix()
+		layer, fix := blameGuest(said)
+		return refused(layer, fix, fmt.Errorf("%w%s", err, said))
 	}
 	return nil
 }
@@ -117,6 +119,7 @@ func (r *Runtime) start(ctx context.Context, id, bundle string) (*duplex, *tail,
 // decided by it.
 func blame(msg string) string {
 	for _, l := range []struct{ word, layer string }{
+		{"createContainer hook", "user namespace limit"},
 		{"seccomp", "seccomp"},
 		{"cgroup", "cgroup"},
 		{"user namespace", "user namespace"},
@@ -132,6 +135,16 @@ func blame(msg string) string {
 		}
 	}
 	return "runtime"
+}
+
+// blameGuest names the layer without which the guest went away, and what to do.
+func blameGuest(said string) (layer, fix string) {
+	for _, l := range []string{"landlock", "masked paths", "read-only paths"} {
+		if strings.Contains(said, "daybreak-guest: "+l+": ") {
+			return l, "see `daybreak doctor`"
+		}
+	}
+	return "guest", "check that the guest binary is static and of this version"
 }
 
 func (s *box) wallReached() {

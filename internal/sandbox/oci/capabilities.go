@@ -13,6 +13,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go/features"
 	"golang.org/x/sys/unix"
 
+	"github.com/daybreak-agent/daybreak/internal/guest"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 )
 
@@ -88,6 +89,13 @@ func (r *Runtime) Capabilities(ctx context.Context) sandbox.Capabilities {
 	}
 	_, _, release := kernel()
 	c.Facts = append(c.Facts, "kernel "+release)
+	switch {
+	case !r.engine.host: // its kernel is not this one
+	case r.landlock() > 0:
+		c.Facts = append(c.Facts, fmt.Sprintf("Landlock %d fences what commands may write, beside the mounts", r.landlock()))
+	default:
+		c.Facts = append(c.Facts, "no Landlock in this kernel (5.19 or newer with lsm=landlock has it): mounts alone decide what commands may write")
+	}
 	if !r.groups.swapAccounting() {
 		c.Notes = append(c.Notes, "no swap accounting: the memory limit does not count swap; boot with swapaccount=1")
 	}
@@ -99,6 +107,14 @@ func (r *Runtime) Capabilities(ctx context.Context) sandbox.Capabilities {
 		c.Notes = append(c.Notes, "SMT is on: sandboxes share cores with others")
 	}
 	return c
+}
+
+// landlock is the version of Landlock that fences commands, 0 for none.
+func (r *Runtime) landlock() int {
+	if !r.engine.host {
+		return 0
+	}
+	return guest.Landlock()
 }
 
 // inspectRoot looks for what root's sandboxes need beside what all need.

@@ -2,6 +2,7 @@ package oci
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,6 +22,23 @@ func AwaitEmpty(t *testing.T, r *Runtime, id string) {
 
 // Alter changes the configuration of every later container: it takes a layer away.
 func Alter(r *Runtime, f func(*specs.Spec)) { r.alter = f }
+
+// WithoutLandlock takes the fence of Landlock away.
+func WithoutLandlock(s *specs.Spec) {
+	if i := slices.Index(s.Process.Args, landlockFlag); i >= 0 {
+		s.Process.Args = slices.Delete(s.Process.Args, i, i+4)
+	}
+}
+
+// GainPrivileges takes "no new privileges" away, and Landlock, which the kernel gives to
+// nobody else.
+func GainPrivileges(s *specs.Spec) {
+	s.Process.NoNewPrivileges = false
+	WithoutLandlock(s)
+}
+
+// WithoutLimit lets a sandbox have user namespaces below its own.
+func WithoutLimit(s *specs.Spec) { s.Hooks = nil }
 
 // AwaitNoHolder waits until no holder answers.
 func AwaitNoHolder(t *testing.T, r *Runtime) {

@@ -54,7 +54,6 @@ type stack struct {
 	place string
 	at    string   // inside
 	dir   string   // its memory below the sandbox's mounts: dirWork or dirHome
-	size  int64    // bytes of that memory
 	base  []string // lowest layers, in place already
 	lower []string // host directories over them
 	top   []string // layers of ours over those, in place already

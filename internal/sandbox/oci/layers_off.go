@@ -40,13 +40,25 @@ func layersOff() func(*specs.Spec) {
 		"cgroup": func(s *specs.Spec) {
 			s.Linux.Resources.Pids, s.Linux.Resources.Memory, s.Linux.Resources.CPU = nil, nil, nil
 		},
-		"capabilities":   func(s *specs.Spec) { s.Process.Capabilities.Bounding = []string{"CAP_CHOWN", "CAP_SETUID"} },
-		"new-privileges": func(s *specs.Spec) { s.Process.NoNewPrivileges = false },
-		"masked":         func(s *specs.Spec) { s.Linux.MaskedPaths, s.Linux.ReadonlyPaths = nil, nil },
+		"capabilities": func(s *specs.Spec) { s.Process.Capabilities.Bounding = []string{"CAP_CHOWN", "CAP_SETUID"} },
+		"new-privileges": func(s *specs.Spec) {
+			s.Process.NoNewPrivileges = false
+			noLandlock(s)
+		},
+		"landlock": noLandlock,
+		"userns":   func(s *specs.Spec) { s.Hooks = nil },
+		"masked":   func(s *specs.Spec) { s.Linux.MaskedPaths, s.Linux.ReadonlyPaths = nil, nil },
 		"core": func(s *specs.Spec) {
 			s.Process.Rlimits = []specs.POSIXRlimit{{Type: "RLIMIT_CORE", Hard: ^uint64(0), Soft: ^uint64(0)}}
 		},
 	}[os.Getenv(layerOffEnv)]
+}
+
+// noLandlock takes the fence away, which the kernel gives to nobody who can gain privileges.
+func noLandlock(s *specs.Spec) {
+	if i := slices.Index(s.Process.Args, landlockFlag); i >= 0 {
+		s.Process.Args = slices.Delete(s.Process.Args, i, i+4)
+	}
 }
 
 // mountFlags are the flags of a mount without those of the layer that is off.

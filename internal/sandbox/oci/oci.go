@@ -209,6 +209,7 @@ func (r *Runtime) launch(ctx context.Context, s *box, spec sandbox.Spec, start u
 		root: s.path("root"), cgroup: s.rec.Cgroup, stand: stand, idBase: s.rec.IDBase, uid: sandbox.UID,
 		args: append([]string{guestPath, "serve"}, forwardArgs(spec.Forwards)...), env: env, cwd: sandbox.WorkDir,
 		caps: []string{}, limits: s.limits, swap: r.groups.swapAccounting(), tmpfs: true, noFiles: noFiles(),
+		landlock: r.landlock(), limit: r.engine.host,
 	}
 	if spec.System.Keep != "" {
 		c.system, c.uid, c.caps = true, 0, systemCaps()
@@ -218,6 +219,7 @@ func (r *Runtime) launch(ctx context.Context, s *box, spec sandbox.Spec, start u
 	if r.alter != nil {
 		r.alter(conf)
 	}
+	conf.Process.Args = append(conf.Process.Args, expects(conf)...)
 	profile, err := profileDigest(conf)
 	if err != nil {
 		return err
@@ -235,7 +237,7 @@ func (r *Runtime) launch(ctx context.Context, s *box, spec sandbox.Spec, start u
 	}
 	s.info = sandbox.Info{
 		Runtime: r.engine.name + " " + r.version, Isolation: r.engine.isolates(stand), Profile: profile, Limits: describe(s.limits),
-		Rootless: stand.Rootless,
+		Rootless: stand.Rootless, Landlock: c.landlock,
 	}
 	s.watchKept()
 	if s.limits.Wall > 0 {

@@ -83,7 +83,7 @@ func TestSelfTestSeesAMissingLayer(t *testing.T) {
 		{"seccomp", func(s *specs.Spec) { s.Linux.Seccomp = nil }, []string{
 			"identity: seccomp = 0", "namespaces: new user namespace = ok", "system calls: keyctl = ", "system calls: clone3 = ", "sockets: vsock = ", "sockets: other families = ",
 		}},
-		{"no new privileges", func(s *specs.Spec) { s.Process.NoNewPrivileges = false }, []string{"identity: no new privileges = 0"}},
+		{"no new privileges", oci.GainPrivileges, []string{"identity: no new privileges = 0"}},
 		{"capabilities", func(s *specs.Spec) { s.Process.Capabilities.Bounding = []string{"CAP_NET_RAW"} }, []string{"identity: capabilities, bounding = 0000000000002000"}},
 		{"masked paths", func(s *specs.Spec) { s.Linux.MaskedPaths = nil }, []string{"proc: read cmdline = 64 bytes"}},
 		{"ipc namespace", without(specs.IPCNamespace), []string{"namespaces: ipc = ipc:["}},

@@ -30,6 +30,15 @@ func (s *box) build(spec sandbox.Spec, conf *specs.Spec) error {
 	if err := s.buildRoot(spec); err != nil {
 		return err
 	}
+	if conf.Hooks != nil {
+		_, guest, err := s.r.share()
+		if err != nil {
+			return err
+		}
+		for i := range conf.Hooks.CreateContainer {
+			conf.Hooks.CreateContainer[i].Path = guest
+		}
+	}
 	return refused("bundle", "", writeBundle(s.path("bundle"), conf))
 }
 

@@ -30,6 +30,7 @@ type engine struct {
 	args      func(st standing) []string                       // before the command
 	shape     func(s *specs.Spec, c container)                 // makes the configuration of runc its own; nil: it is
 	litter    func(stateDir, id string) []string               // files of a container beside its state directory
+	host      bool                                             // the sandbox's system calls are the host kernel's
 	notes     []string                                         // what people should know about it
 }
 
@@ -52,7 +53,7 @@ func engineOf(name string) (engine, error) {
 
 func runcEngine() engine {
 	return engine{
-		name: Runc, isolation: sandbox.Namespaces, needs: "install runc 1.2 or newer with seccomp",
+		name: Runc, host: true, isolation: sandbox.Namespaces, needs: "install runc 1.2 or newer with seccomp",
 		version: func(_ context.Context, _ string, f runtimeFeatures) (string, error) {
 			if v := f.Annotations["org.opencontainers.runc.version"]; v != "" {
 				return v, nil

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -77,6 +78,8 @@ type container struct {
 	swap     bool
 	tmpfs    bool // mount /tmp, /dev/shm and /dev/pts
 	system   bool // for setup: /run is writable too
+	landlock int  // version of the kernel's Landlock that fences the guest; 0: none
+	limit    bool // no user namespace below the container's own
 	noFiles  uint64
 }
 
@@ -97,6 +100,8 @@ func ociSpec(c container) *specs.Spec {
 				{Type: "RLIMIT_CORE"},
 				{Type: "RLIMIT_NOFILE", Hard: c.noFiles, Soft: c.noFiles},
 				{Type: "RLIMIT_MEMLOCK", Hard: 64 << 10, Soft: 64 << 10},
+				{Type: "RLIMIT_RTPRIO"},
+				{Type: "RLIMIT_MSGQUEUE", Hard: 800 << 10, Soft: 800 << 10},
 			},
 		},
 		Mounts: ociMounts(c),
@@ -126,10 +131,32 @@ func ociSpec(c container) *specs.Spec {
 			ReadonlyPaths: []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/driver", "/proc/tty"},
 		},
 	}
+	if c.limit {
+		s.Hooks = &specs.Hooks{CreateContainer: []specs.Hook{{Args: []string{"guest", "limit"}}}}
+	}
+	if c.landlock > 0 {
+		s.Process.Args = append(s.Process.Args, landlockFlag, strconv.Itoa(c.landlock), "--write", strings.Join(fenced(c), ":"))
+	}
 	if c.engine.shape != nil {
 		c.engine.shape(s, c)
 	}
 	return s
+}
+
+const landlockFlag = "--landlock"
+
+// fenced are the trees that Landlock leaves writable.
+func fenced(c container) []string {
+	out := append([]string{sandbox.TempDir, "/dev/shm"}, c.writable...)
+	if c.system {
+		out = append(out, "/run")
+	}
+	return out
+}
+
+// expects tells the guest which paths the configuration covers: it looks before anything runs.
+func expects(s *specs.Spec) []string {
+	return []string{"--masked", strings.Join(s.Linux.MaskedPaths, ":"), "--readonly", strings.Join(s.Linux.ReadonlyPaths, ":")}
 }
 
 func ociMounts(c container) []specs.Mount {
@@ -181,10 +208,18 @@ func profileDigest(s *specs.Spec) (string, error) {
 		"namespaces": s.Linux.Namespaces, "seccomp": s.Linux.Seccomp, "masked": s.Linux.MaskedPaths,
 		"readonly": s.Linux.ReadonlyPaths, "mounts": mounts, "capabilities": s.Process.Capabilities,
 		"rlimits": s.Process.Rlimits, "no_new_privileges": s.Process.NoNewPrivileges, "resources": s.Linux.Resources,
-		"readonly_root": s.Root.Readonly, "annotations": s.Annotations,
+		"readonly_root": s.Root.Readonly, "annotations": s.Annotations, "landlock": landlockOf(s), "hooks": s.Hooks != nil,
 	})
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:]), err
+}
+
+// landlockOf is the version and the trees of the fence.
+func landlockOf(s *specs.Spec) []string {
+	if i := slices.Index(s.Process.Args, landlockFlag); i >= 0 {
+		return s.Process.Args[i+1 : i+4]
+	}
+	return nil
 }
 
 // environment is the fixed minimal environment plus extra, each key once, the last value

@@ -42,6 +42,10 @@ func (s *suite) identity(t *testing.T) {
 	if got := strings.TrimSpace(ok(t, b, "ulimit -Hc; cat /proc/1/cmdline | tr '\\0' ' '; ls -d /proc/[0-9]* | wc -l")); !strings.HasPrefix(got, "0\n") {
 		t.Errorf("core limit and processes: %q", got)
 	}
+	// No user namespace below its own, whatever the filter of system calls says; gVisor has no such file.
+	if got := ok(t, b, "cat /proc/sys/user/max_user_namespaces 2>/dev/null || echo none"); got != "0\n" && (got != "none\n" || b.Info().Isolation == sandbox.Namespaces) {
+		t.Errorf("user namespaces allowed below the sandbox's: %q", got)
+	}
 	if info := b.Info(); info.Runtime == "" || info.Isolation == "" || len(info.Profile) != 64 || info.Limits == "" || info.Ready <= 0 || info.Rootless != rootless {
 		t.Errorf("info: %+v", info)
 	}
