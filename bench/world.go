@@ -142,6 +142,7 @@ func (w *world) git(ctx context.Context, dir string, in []byte, args ...string) 
 // config is the installation's configuration; the model is reached at url.
 func (w *world) config(url string) config.Config {
 	c := config.Default()
+	c.Mirror.Off = []string{"go", "npm", "pypi", "crates", "maven", "debian"} // what is measured is not this machine's clients
 	c.Model = modelName
 	p := c.Providers["anthropic"]
 	p.BaseURL, p.Idle = url, time.Hour

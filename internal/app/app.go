@@ -28,7 +28,9 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/evidence"
 	"github.com/daybreak-agent/daybreak/internal/forge/local"
 	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/mirror/service"
 	"github.com/daybreak-agent/daybreak/internal/model/catalog"
+	"github.com/daybreak-agent/daybreak/internal/network"
 	"github.com/daybreak-agent/daybreak/internal/policy"
 	"github.com/daybreak-agent/daybreak/internal/policy/secrets"
 	"github.com/daybreak-agent/daybreak/internal/prover"
@@ -67,6 +69,7 @@ type App struct {
 	queue   *queue // nil unless Options.Dispatch
 	signer  *signer
 	runtime *oci.Runtime            // once asked for
+	mirror  *service.Keeper         // once asked for
 	known   func() *catalog.Catalog // the embedded one, decoded at first use
 }
 
@@ -118,6 +121,9 @@ func Open(ctx context.Context, o Options) (*App, error) {
 // Close unmounts what sandboxes shared and closes the store.
 func (a *App) Close() error {
 	var err error
+	if a.mirror != nil {
+		err = a.mirror.Close()
+	}
 	if a.runtime != nil {
 		err = errors.Join(err, a.runtime.Close())
 	}
@@ -261,7 +267,12 @@ func (a *App) workerConfig(h Hooks) (worker.Config, error) {
 	if err != nil {
 		return worker.Config{}, err
 	}
+	reach, err := a.Network()
+	if err != nil {
+		return worker.Config{}, err
+	}
 	return worker.Config{
+		Network: reach, Offline: c.Network == network.Offline,
 		Store: a.Store, Runtime: rt, Git: a.Git, Snapshots: a.Snapshots,
 		Forge: pulls, Model: a.Model, Redactor: policy.NewRedactor(a.secrets()), Secrets: secrets.New(a.secrets()), Sandbox: spec, Environment: a.Environment(),
 		Setup: a.setup(), Protected: c.Protected, AuthorName: c.Author.Name, AuthorEmail: c.Author.Email,

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 )
 
@@ -30,8 +31,9 @@ type Mirror struct {
 // Registry is one upstream.
 type Registry struct {
 	URL       string   `yaml:"url"`
-	CDN       []string `yaml:"cdn"`      // other hosts its files and redirects may come from
-	Internal  bool     `yaml:"internal"` // it may have a private address or speak plain HTTP
+	CDN       []string `yaml:"cdn"`        // other hosts its files and redirects may come from
+	StandsFor []string `yaml:"stands_for"` // other addresses that lockfiles know it by
+	Internal  bool     `yaml:"internal"`   // it may have a private address or speak plain HTTP
 	TokenEnv  string   `yaml:"token_env"`
 	TokenFile string   `yaml:"token_file"`
 	User      string   `yaml:"user"` // with it the token is sent as this user's password, else as a bearer token
@@ -112,7 +114,7 @@ func (c Config) checkNetwork() error {
 }
 
 func (r Registry) check(at string) error {
-	for _, a := range append([]string{r.URL}, r.CDN...) {
+	for _, a := range slices.Concat([]string{r.URL}, r.CDN, r.StandsFor) {
 		u, err := url.Parse(a)
 		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 			return fmt.Errorf("%s: %q is no http or https address", at, a)

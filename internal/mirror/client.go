@@ -2,46 +2,123 @@ package mirror
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// ClientEnv points package managers at a mirror by environment. base is the forwarder's
-// address inside the sandbox, as http://127.0.0.1:4873. Nothing here weakens anything that
-// counts: what a client checks for itself it still checks, and what it does not the mirror did.
-func ClientEnv(base string, cfg *Config) []string {
-	base = strings.TrimRight(base, "/")
-	host := strings.TrimPrefix(base, "http://")
-	host, _, _ = strings.Cut(host, ":")
-	sumdb, private := "off", ""
-	if g := cfg.Go; g != nil && g.Sum != nil {
-		sumdb, private = g.Sum.Key, g.Unverified
-	}
-	return []string{
-		"GOSUMDB=" + sumdb,
-		"GONOSUMDB=" + private,
-		"GOPROXY=" + base + "/go",
-		"GOVCS=*:off", // a module comes from the mirror or not at all
-		"npm_config_registry=" + base + "/npm/",
-		"npm_config_replace_registry_host=always", // lockfiles carry the registry they were written with
-		"npm_config_audit=false",
-		"npm_config_fund=false",
-		"npm_config_update_notifier=false",
-		"PIP_INDEX_URL=" + base + "/pypi/simple/",
-		"PIP_TRUSTED_HOST=" + host,
-		"PIP_DISABLE_PIP_VERSION_CHECK=1",
-		"UV_INDEX_URL=" + base + "/pypi/simple/",
-		"YARN_REGISTRY=" + base + "/npm/",            // version 1
-		"YARN_NPM_REGISTRY_SERVER=" + base + "/npm/", // later ones
-		"YARN_UNSAFE_HTTP_WHITELIST=" + host,
-	}
+// SystemBundle is where most programs look for certificates.
+const SystemBundle = "/etc/ssl/certs/ca-certificates.crt"
+
+// Clients points package managers inside a sandbox at the mirror. Nothing in it weakens
+// anything that counts: what a client checks for itself it still checks, and what it does not
+// the mirror did.
+type Clients struct {
+	Base      string            // the forwarder's address inside, as http://127.0.0.1:4873
+	Home      string            // the user's home inside
+	Config    *Config           // which ecosystems there are, with their checksum database and archives
+	Front     string            // address of the front; "" when there is none
+	Authority []byte            // PEM, of the front
+	Bundle    []byte            // PEM, certificates that programs trust beside it
+	Keys      map[string][]byte // keyrings of archives, by their id
 }
 
-// ClientFiles are the settings of package managers that the environment cannot carry, by
-// their path. home is the user's home inside the sandbox.
-func ClientFiles(base, home string, archives []Archive) map[string]string {
-	base = strings.TrimRight(base, "/")
-	files := map[string]string{
-		home + "/.cargo/config.toml": fmt.Sprintf(`[source.crates-io]
+const (
+	bundlePath = "/etc/daybreak/ca.pem"
+	trustPath  = "/etc/daybreak/trust.jks"
+	frontPath  = "/etc/daybreak/front.pem"
+
+	aptSourcesPath = "/etc/daybreak/apt.sources"
+	// aptPlaces hide the machine's own sources, which are out of reach. There is one user inside.
+	aptPlaces = "Dir::Etc::SourceList \"" + aptSourcesPath + "\";\nDir::Etc::SourceParts \"/dev/null\";\nAPT::Sandbox::User \"root\";\n"
+)
+
+// Env are the variables that package managers read. Ecosystems without an upstream stay off.
+func (c Clients) Env() []string {
+	base := strings.TrimRight(c.Base, "/")
+	host, _, _ := strings.Cut(strings.TrimPrefix(base, "http://"), ":")
+	var env []string
+	if g := c.Config.Go; g != nil {
+		sumdb, private := "off", ""
+		if g.Sum != nil {
+			sumdb, private = g.Sum.Key, g.Unverified
+		}
+		env = append(env, "GOSUMDB="+sumdb, "GONOSUMDB="+private, "GOPROXY="+base+"/go",
+			"GOVCS=*:off") // a module comes from the mirror or not at all
+	}
+	if c.Config.NPM != nil {
+		env = append(env,
+			"npm_config_registry="+base+"/npm/",
+			"npm_config_offline=false",
+			"npm_config_replace_registry_host=always", // lockfiles carry the registry they were written with
+			"npm_config_audit=false", "npm_config_fund=false", "npm_config_update_notifier=false",
+			"YARN_REGISTRY="+base+"/npm/",            // version 1
+			"YARN_NPM_REGISTRY_SERVER="+base+"/npm/", // later ones
+			"YARN_UNSAFE_HTTP_WHITELIST="+host, "YARN_ENABLE_TELEMETRY=0")
+	}
+	if c.Config.PyPI != nil {
+		env = append(env, "PIP_INDEX_URL="+base+"/pypi/simple/", "PIP_TRUSTED_HOST="+host, "PIP_DISABLE_PIP_VERSION_CHECK=1",
+			"UV_INDEX_URL="+base+"/pypi/simple/", "UV_DEFAULT_INDEX="+base+"/pypi/simple/")
+	}
+	if c.Config.Crates != nil {
+		env = append(env, "CARGO_NET_OFFLINE=false")
+	}
+	return append(env, c.frontEnv()...)
+}
+
+// frontEnv leads what insists on absolute addresses to the front, and makes it trusted.
+func (c Clients) frontEnv() []string {
+	if c.Front == "" {
+		return nil
+	}
+	env := []string{"HTTPS_PROXY=" + c.Front, "https_proxy=" + c.Front, "NO_PROXY=127.0.0.1,localhost,::1", "no_proxy=127.0.0.1,localhost,::1"}
+	for _, name := range []string{"SSL_CERT_FILE", "npm_config_cafile", "PIP_CERT", "REQUESTS_CA_BUNDLE", "GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO", "CURL_CA_BUNDLE"} {
+		env = append(env, name+"="+bundlePath)
+	}
+	env = append(env, "NODE_EXTRA_CA_CERTS="+frontPath, "CARGO_HTTP_PROXY=")
+	if c.Config.Maven != nil { // it is printed by every Java program, so only where it is of use
+		env = append(env, "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore="+trustPath+" -Djavax.net.ssl.trustStorePassword="+trustPassword+
+			javaProxy(c.Front))
+	}
+	return env
+}
+
+func javaProxy(front string) string {
+	host, port, _ := strings.Cut(strings.TrimPrefix(front, "http://"), ":")
+	return " -Dhttps.proxyHost=" + host + " -Dhttps.proxyPort=" + port + " -Dhttp.nonProxyHosts=127.0.0.1|localhost"
+}
+
+// Files are the settings that the environment cannot carry, by their path.
+func (c Clients) Files() map[string][]byte {
+	base := strings.TrimRight(c.Base, "/")
+	files := map[string][]byte{}
+	if c.Config.Crates != nil {
+		files[c.Home+"/.cargo/config.toml"] = fmt.Appendf(nil, cargoConfig, base)
+	}
+	if c.Config.Maven != nil {
+		files[c.Home+"/.m2/settings.xml"] = fmt.Appendf(nil, mavenSettings, base)
+	}
+	if len(c.Config.Debian) > 0 {
+		archives := slices.Clone(c.Config.Debian)
+		for i, a := range archives {
+			if keys := c.Keys[a.ID]; len(keys) > 0 {
+				archives[i].KeyringPath = "/etc/daybreak/" + a.ID + ".gpg"
+				files[archives[i].KeyringPath] = keys
+			}
+		}
+		files[aptSourcesPath] = []byte(AptSources(base, archives))
+		files["/etc/apt/apt.conf.d/99mirror"] = []byte(aptConf + aptPlaces)
+	}
+	if c.Front != "" {
+		bundle := append(append([]byte{}, c.Bundle...), c.Authority...)
+		files[bundlePath], files[SystemBundle], files[frontPath] = bundle, bundle, c.Authority
+		if store, err := trustStore(c.Authority); err == nil && c.Config.Maven != nil {
+			files[trustPath] = store
+		}
+	}
+	return files
+}
+
+const cargoConfig = `[source.crates-io]
 replace-with = "mirror"
 
 [source.mirror]
@@ -50,8 +127,9 @@ registry = "sparse+%s/crates/index/"
 # without this cargo offers to upgrade to HTTP/2, which the mirror refuses as any upgrade
 [http]
 multiplexing = false
-`, base),
-		home + "/.m2/settings.xml": fmt.Sprintf(`<settings>
+`
+
+const mavenSettings = `<settings>
   <mirrors>
     <mirror>
       <id>mirror</id>
@@ -60,14 +138,7 @@ multiplexing = false
     </mirror>
   </mirrors>
 </settings>
-`, base),
-	}
-	if len(archives) > 0 {
-		files["/etc/apt/sources.list.d/mirror.sources"] = AptSources(base, archives)
-		files["/etc/apt/apt.conf.d/99mirror"] = aptConf
-	}
-	return files
-}
+`
 
 // AptSources writes the archives as apt's sources, at the mirror.
 func AptSources(base string, archives []Archive) string {

@@ -52,13 +52,16 @@ func (r *rig) box(t *testing.T, edit func(*SessionConfig)) *box {
 	})
 	relayOn(t, l, s)
 	in := &box{t: t, s: s, base: base, home: t.TempDir(), dir: t.TempDir()}
-	in.env = append(ClientEnv(base, &r.m.cfg), "PATH="+os.Getenv("PATH"), "HOME="+in.home, "GOPATH="+in.home+"/go", "GOFLAGS=-modcacherw -mod=mod", "GOTOOLCHAIN=local",
+	cfg := r.m.cfg
+	cfg.Debian = nil // apt's settings have places of this machine's own; see aptOptions
+	clients := Clients{Base: base, Home: in.home, Config: &cfg}
+	in.env = append(clients.Env(), "PATH="+os.Getenv("PATH"), "HOME="+in.home, "GOPATH="+in.home+"/go", "GOFLAGS=-modcacherw -mod=mod", "GOTOOLCHAIN=local",
 		"GOCACHE="+in.home+"/gocache", "npm_config_cache="+in.home+"/npm", "npm_config_loglevel=error", "PIP_CONFIG_FILE="+os.DevNull, "PIP_NO_CACHE_DIR=1", "CARGO_HOME="+in.home+"/.cargo")
 	// The go command leaves a process of its own behind, which would still write while the folder
 	// is removed.
 	in.write(in.home+"/.config/go/telemetry/mode", "off")
-	for name, text := range ClientFiles(base, in.home, nil) {
-		in.write(name, text)
+	for name, text := range clients.Files() {
+		in.write(name, string(text))
 	}
 	return in
 }
@@ -203,7 +206,7 @@ func TestClientMaven(t *testing.T) {
 func (in *box) aptOptions(archives []Archive) []string {
 	in.t.Helper()
 	in.write("etc/sources.sources", AptSources(in.base, archives))
-	in.write("etc/apt.conf", ClientFiles(in.base, in.home, archives)["/etc/apt/apt.conf.d/99mirror"])
+	in.write("etc/apt.conf", aptConf)
 	for _, d := range []string{"state/lists/partial", "cache/archives/partial", "etc/empty"} {
 		check(in.t, os.MkdirAll(filepath.Join(in.dir, d), 0o755))
 	}

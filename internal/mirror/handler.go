@@ -15,6 +15,8 @@ import (
 type handler struct {
 	m *Mirror
 	s *Session
+	// path finds the route's path in a request; nil takes the request's own.
+	path func(*http.Request) (string, error)
 }
 
 // answer is what a route gives back: a document in memory or a verified file.
@@ -83,9 +85,16 @@ func (h *handler) accept(r *http.Request) (route, error) {
 	case r.URL.RawQuery != "" || r.URL.ForceQuery:
 		return route{}, deny(http.StatusBadRequest, ReasonQuery, "a request has no query here")
 	}
-	rt, ok := parseRoute(r.URL.Path)
+	path := r.URL.Path
+	if h.path != nil {
+		var err error
+		if path, err = h.path(r); err != nil {
+			return route{}, err
+		}
+	}
+	rt, ok := parseRoute(path)
 	if !ok {
-		return route{}, deny(http.StatusNotFound, ReasonPath, "no registry has the path %q", clip(r.URL.Path))
+		return route{}, deny(http.StatusNotFound, ReasonPath, "no registry has the path %q", clip(path))
 	}
 	return rt, nil
 }

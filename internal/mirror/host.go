@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 )
@@ -36,26 +37,22 @@ func NewHost(home string) *Host {
 	}}
 }
 
-// Upstreams fills the ecosystems that the operator left open.
-func (h *Host) Upstreams(ctx context.Context, cfg *Config) {
-	if cfg.Go == nil {
-		cfg.Go = h.GoProxy(ctx)
+// Upstreams fills the ecosystems that the operator left open, but those in off, asking all
+// clients at once.
+func (h *Host) Upstreams(ctx context.Context, cfg *Config, off ...string) {
+	var all sync.WaitGroup
+	ask := func(eco Ecosystem, open bool, f func()) {
+		if open && !slices.Contains(off, string(eco)) {
+			all.Go(f)
+		}
 	}
-	if cfg.NPM == nil {
-		cfg.NPM = h.npm(ctx)
-	}
-	if cfg.PyPI == nil {
-		cfg.PyPI = h.pypi(ctx)
-	}
-	if cfg.Crates == nil {
-		cfg.Crates = h.crates()
-	}
-	if cfg.Maven == nil {
-		cfg.Maven = h.maven()
-	}
-	if cfg.Debian == nil {
-		cfg.Debian = h.Apt(ctx)
-	}
+	ask(Go, cfg.Go == nil, func() { cfg.Go = h.GoProxy(ctx) })
+	ask(NPM, cfg.NPM == nil, func() { cfg.NPM = h.npm(ctx) })
+	ask(PyPI, cfg.PyPI == nil, func() { cfg.PyPI = h.pypi(ctx) })
+	ask(Crates, cfg.Crates == nil, func() { cfg.Crates = h.crates() })
+	ask(Maven, cfg.Maven == nil, func() { cfg.Maven = h.maven() })
+	ask(Debian, cfg.Debian == nil, func() { cfg.Debian = h.Apt(ctx) })
+	all.Wait()
 }
 
 func (h *Host) out(ctx context.Context, name string, args ...string) string {

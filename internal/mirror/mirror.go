@@ -54,6 +54,9 @@ type Origin struct {
 type Upstream struct {
 	Origin
 	CDN []Origin // a redirect or file address outside these and the registry is refused
+	// StandsFor are other addresses under which lockfiles know this registry. Nothing connects
+	// to them: a [Front] answers for them.
+	StandsFor []string
 }
 
 // SumDB is a Go checksum database.
