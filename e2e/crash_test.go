@@ -243,6 +243,14 @@ func killOnce(t *testing.T, files *txtar.Archive, p killPoint) outcome {
 		t.Fatalf("no result at the end: %+v", last)
 	}
 	o := outcome{name: p.name, killed: killed}
+	in.judge(t, &o, target)
+	return o
+}
+
+// judge looks at what became of the one task of an installation whose process was killed
+// once, and at everything it left.
+func (in installation) judge(t *testing.T, o *outcome, target []string) {
+	t.Helper()
 	sent, recorded, runs := map[string]int{}, map[string]int{}, 0
 	records := in.output(t, "task", "export")
 	for text := range strings.Lines(records) {
@@ -303,7 +311,6 @@ func killOnce(t *testing.T, files *txtar.Archive, p killPoint) outcome {
 	if now := fingerprint(filepath.Join(in.dir, "shop")); strings.Join(now, "\n") != strings.Join(target, "\n") {
 		t.Errorf("the target repository changed beyond its new branch:\n%s\nbefore:\n%s", strings.Join(now, "\n"), strings.Join(target, "\n"))
 	}
-	return o
 }
 
 func (in installation) count(t *testing.T, what string) int {

@@ -68,7 +68,7 @@ type Reissued struct {
 // Leases are given, renewed and taken by one clock: the server's where there is one.
 type Dispatch interface {
 	// Claim turns an order into the task's lease. Class Stale: the order is out of date (the
-	// task is done, held, or has a newer one); [ErrFull]: not now.
+	// task is held or has a newer one); [ErrFull]: not now.
 	Claim(ctx context.Context, j Job, owner string, ttl time.Duration, c Caps) (Lease, error)
 	// Handover gives the lease back and, in the same transaction, orders the next run after a
 	// while, unless the task is done. Class Stale when the lease was lost.

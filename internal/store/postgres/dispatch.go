@@ -47,7 +47,7 @@ func (s *Store) Claim(ctx context.Context, j store.Job, owner string, ttl time.D
 			l.Until = t.Until
 			return nil
 		}
-		if t.Epoch != j.Epoch || t.Owner != "" || t.State.Done() {
+		if t.Epoch != j.Epoch || t.Owner != "" {
 			return failure(task.Stale, "the order to work on %s at epoch %d is out of date", j.Task, j.Epoch)
 		}
 		var total, repo, author int
@@ -148,7 +148,8 @@ func (s *Store) Reissue(ctx context.Context, id task.ID, why string) (store.Reis
 }
 
 // reissue raises the epoch, replaces the order and records why, unless may says that the
-// task is held. A task that is done only loses its owner.
+// task is held. A task whose worker died right after the end gets a run as well: it signs the
+// log and clears up.
 func (s *Store) reissue(ctx context.Context, id task.ID, why string, may func(held store.Lease, over bool) bool) (store.Reissued, error) {
 	if s.queue == nil {
 		return store.Reissued{Task: id}, errNoQueue()
@@ -183,9 +184,6 @@ func (s *Store) reissue(ctx context.Context, id task.ID, why string, may func(he
 			if err := s.queue.Cancel(ctx, tx, j.ID); err != nil {
 				return err
 			}
-		}
-		if h.state.Done() {
-			return nil
 		}
 		d, err := store.ReissuedDraft(held.Owner, held.Epoch, why)
 		if err != nil {

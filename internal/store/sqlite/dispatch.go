@@ -37,7 +37,7 @@ func (s *Store) Claim(ctx context.Context, j store.Job, owner string, ttl time.D
 		if err != nil {
 			return err
 		}
-		if t.Epoch != j.Epoch || t.Owner != "" || t.State.Done() {
+		if t.Epoch != j.Epoch || t.Owner != "" {
 			return failure(task.Stale, "the order to work on %s at epoch %d is out of date", j.Task, j.Epoch)
 		}
 		now := s.now()
@@ -131,7 +131,8 @@ func (s *Store) Reissue(ctx context.Context, id task.ID, why string) (store.Reis
 }
 
 // reissue raises the epoch, replaces the order and records why, unless may says that the
-// task is held. A task that is done only loses its owner.
+// task is held. A task whose worker died right after the end gets a run as well: it signs the
+// log and clears up.
 func (s *Store) reissue(ctx context.Context, id task.ID, why string, may func(held store.Lease) bool) (store.Reissued, error) {
 	r := store.Reissued{Task: id}
 	if s.queue == nil {
@@ -165,9 +166,6 @@ func (s *Store) reissue(ctx context.Context, id task.ID, why string, may func(he
 			if err := s.queue.Cancel(ctx, s.tx, t.ID); err != nil {
 				return err
 			}
-		}
-		if h.state.Done() {
-			return nil
 		}
 		d, err := store.ReissuedDraft(held.Owner, held.Epoch, why)
 		if err != nil {
