@@ -26,8 +26,8 @@ import (
 
 	"github.com/daybreak-agent/daybreak/internal/config"
 	"github.com/daybreak-agent/daybreak/internal/evidence"
-	"github.com/daybreak-agent/daybreak/internal/forge/local"
 	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/intake"
 	"github.com/daybreak-agent/daybreak/internal/mirror/service"
 	"github.com/daybreak-agent/daybreak/internal/model/catalog"
 	"github.com/daybreak-agent/daybreak/internal/network"
@@ -64,13 +64,16 @@ type App struct {
 	Now       func() time.Time
 	Git       *git.Git
 	Snapshots *snapshot.Store
+	// Forges opens the configured forges, once. Commands that need none work without their tokens.
+	Forges func() (*Forges, error)
 
-	opts    Options
-	queue   *queue // nil unless Options.Dispatch
-	signer  *signer
-	runtime *oci.Runtime            // once asked for
-	mirror  *service.Keeper         // once asked for
-	known   func() *catalog.Catalog // the embedded one, decoded at first use
+	opts     Options
+	queue    *queue // nil unless Options.Dispatch
+	signer   *signer
+	registry *intake.Registry
+	runtime  *oci.Runtime            // once asked for
+	mirror   *service.Keeper         // once asked for
+	known    func() *catalog.Catalog // the embedded one, decoded at first use
 }
 
 // DefaultDir is the XDG state directory's "daybreak".
@@ -106,7 +109,8 @@ func Open(ctx context.Context, o Options) (*App, error) {
 		return nil, err
 	}
 	a.known = sync.OnceValue(func() *catalog.Catalog { return catalog.New() })
-	if a.Git, err = git.New(git.Config{Home: filepath.Join(o.Dir, "git-home")}); err != nil {
+	a.registry, a.Forges = intake.NewRegistry(a.Store, o.Now), sync.OnceValues(a.openForges)
+	if a.Git, err = git.New(git.Config{Home: filepath.Join(o.Dir, "git-home"), Credential: a.credential}); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
 	if a.Snapshots, err = snapshot.New(snapshot.Config{Dir: o.Dir, Git: a.Git, Now: o.Now, Logger: o.Logger}); err != nil {
@@ -263,7 +267,7 @@ func (a *App) workerConfig(h Hooks) (worker.Config, error) {
 	}
 	c := a.Config
 	spec := a.SandboxSpec("")
-	pulls, err := local.New(local.Config{Dir: a.Dir, Git: a.Git})
+	pulls, err := a.Forges()
 	if err != nil {
 		return worker.Config{}, err
 	}
@@ -334,6 +338,15 @@ func (a *App) secrets() []policy.Secret {
 	for name, p := range a.Config.Providers {
 		if k, err := p.Key(a.opts.Getenv); err == nil {
 			add(name+" key", k)
+		}
+	}
+	for name, f := range a.Config.Forges {
+		if t, err := f.Token(a.opts.Getenv); err == nil {
+			add("token of "+name, t)
+		}
+		if now, old, err := f.Secrets(a.opts.Getenv); err == nil {
+			add("webhook secret of "+name, now)
+			add("old webhook secret of "+name, old)
 		}
 	}
 	for _, n := range a.Config.Redact {

@@ -39,6 +39,8 @@ type Config struct {
 	Author    Author              `yaml:"author"`
 	Store     Store               `yaml:"store"`
 	Serve     Serve               `yaml:"serve"`
+	Forges    map[string]Forge    `yaml:"forges"` // by a name of the operator's choice
+	Intake    Intake              `yaml:"intake"`
 	Protected []string            `yaml:"protected"` // globs of paths held for a person, beside the built-in ones
 	Redact    []string            `yaml:"redact"`    // names of environment variables whose values are masked everywhere
 }
@@ -169,6 +171,7 @@ func Default() Config {
 		Author:  Author{Name: "Daybreak", Email: "daybreak@localhost"},
 		Store:   Store{Engine: SQLite},
 		Serve:   defaultServe(),
+		Intake:  defaultIntake(),
 	}
 }
 
@@ -241,6 +244,9 @@ func (c Config) check(path string) error {
 		return bad("%v", err)
 	}
 	if err := c.checkNetwork(); err != nil {
+		return bad("%v", err)
+	}
+	if err := errors.Join(checkForges(c.Forges), c.Intake.check()); err != nil {
 		return bad("%v", err)
 	}
 	if c.Sandbox.Setup != "detect" && c.Sandbox.Setup != "named" {

@@ -100,7 +100,11 @@ func run(ctx context.Context, env *kit.Env, workers int, prepare func(*app.App) 
 		return &kit.ExitError{Code: kit.Usage, Err: fmt.Errorf("--workers is %d; use at most %d", workers, config.MaxWorkers)}
 	}
 	draining := make(chan struct{})
-	d, err := a.Dispatcher(workers, draining)
+	mail, err := a.Mail()
+	if err != nil {
+		return err
+	}
+	d, err := a.Dispatcher(workers, draining, a.Chores(mail)...)
 	if err != nil {
 		return err
 	}
@@ -122,6 +126,12 @@ func run(ctx context.Context, env *kit.Env, workers int, prepare func(*app.App) 
 		s, err := newServer(a, log, draining)
 		if err != nil {
 			return errors.Join(err, d.Stop(ctx))
+		}
+		for path, h := range a.Hooks(mail) {
+			s.Mount(path, h)
+		}
+		if mail != nil {
+			serving.Go(func() { _ = mail.Run(web) }) // ends with web, without an error
 		}
 		serving.Go(func() { failed <- s.Serve(web, l) })
 		log.Info("listening", "address", l.Addr().String())
