@@ -125,7 +125,9 @@ func (d *Dispatcher) work(ctx context.Context, j store.Job) (Answer, error) {
 		d.cfg.Logger.WarnContext(ctx, "a run stopped short", "task", j.Task, "error", out.Trouble)
 	}
 	err = d.cfg.Store.Handover(end, lease, d.pause(j.Task, out))
-	if err != nil && task.ClassOf(err) != task.Stale {
+	if task.ClassOf(err) == task.Stale { // the queue's cancellation came before the heartbeat
+		d.cfg.Logger.WarnContext(ctx, "a lease was lost to another worker", "task", j.Task, "epoch", lease.Epoch)
+	} else if err != nil {
 		// The lease ends by itself and the reaper orders the next run.
 		d.cfg.Logger.ErrorContext(ctx, "a lease could not be given back", "task", j.Task, "error", err)
 	}

@@ -151,8 +151,10 @@ func (w *Worker) RunUnder(ctx context.Context, lease store.Lease) (event.Summary
 		if r.box != nil {
 			err = errors.Join(err, r.box.Destroy(end))
 		}
+	} else if cerr := r.close(end); task.ClassOf(cerr) == task.Stale {
+		err = ErrLost
 	} else {
-		err = errors.Join(err, r.close(end))
+		err = errors.Join(err, cerr)
 	}
 	cancel(nil)
 	return j.Summary(), err
