@@ -57,9 +57,10 @@ var may = map[string][]string{
 	"verify/tamper": {"task"},
 	"verify/mutate": {},
 
-	"policy/secrets":  {"policy"},
-	"policy/content":  {"policy", "policy/lockfile", "task"},
-	"policy/lockfile": {},
+	"policy/secrets":   {"policy"},
+	"policy/content":   {"policy", "policy/lockfile", "task"},
+	"policy/lockfile":  {},
+	"policy/pipelines": {},
 
 	"proposal": {"task", "event", "verify"},
 	"action":   {"task", "event", "store", "forge"},

@@ -154,6 +154,10 @@ func (s *Summary) take(seq int64, p Payload) {
 		s.Runs++
 	case *StateChanged:
 		s.Reason = p.Reason
+		if p.From == task.InReview && p.To == task.Working { // what was proven is not what comes next
+			s.Submitted, s.Exported, s.Verification, s.Declined = nil, nil, nil, nil
+			s.VerifiedAt, s.VerifiedSeq, s.VerifiedHash = time.Time{}, 0, ""
+		}
 	case *SnapshotReady:
 		s.Snapshot = p
 	case *SetupStarted:

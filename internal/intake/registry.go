@@ -28,9 +28,10 @@ type Registry struct {
 	st  store.Store
 	now func() time.Time
 
-	mu   sync.Mutex
-	list []Repository
-	read time.Time
+	mu    sync.Mutex
+	list  []Repository
+	read  time.Time
+	trial []Repository
 }
 
 // NewRegistry returns the registry of a store.
@@ -58,7 +59,7 @@ func (r *Registry) List(ctx context.Context) ([]Repository, error) {
 	defer r.mu.Unlock()
 	now := r.now()
 	if !r.read.IsZero() && now.Sub(r.read) < registryFresh {
-		return r.list, nil
+		return append(slices.Clone(r.list), r.trial...), nil
 	}
 	var list []Repository
 	err := r.st.Update(ctx, registryKey, func(old []byte) ([]byte, error) {
@@ -70,7 +71,15 @@ func (r *Registry) List(ctx context.Context) ([]Repository, error) {
 		return nil, err
 	}
 	r.list, r.read = list, now
-	return list, nil
+	return append(slices.Clone(list), r.trial...), nil
+}
+
+// Try registers a repository for this process alone, so that it can be looked at before it is
+// registered for all.
+func (r *Registry) Try(t Repository) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trial = append(r.trial, t)
 }
 
 // Find looks one up by its forge and number.

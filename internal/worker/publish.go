@@ -35,23 +35,37 @@ func (r *run) publish(ctx context.Context) error {
 		return err
 	}
 	title, body := proposal.Compose(in)
-	branch := proposal.BranchName(sum.Task, sum.Submitted.Title)
+	if o := sum.Created.Origin; o != nil {
+		body += fmt.Sprintf("\n\nFixes #%d\n", o.Number)
+	}
+	branch, parent, old := proposal.BranchName(sum.Task, sum.Submitted.Title), r.snap.Base, ""
+	if sum.PullRequest != nil { // a follow-up: one more commit on what is under review
+		branch, parent, old = sum.PullRequest.Branch, sum.PullRequest.Head, sum.PullRequest.Head
+		if err := r.reviewed(ctx, sum); err != nil {
+			return err
+		}
+	}
 	message := proposal.CommitMessage(in)
 	if err := r.clean([]outgoing{{"branch name", &branch}, {"commit message", &message}, {"title", &title}, {"text", &body}}); err != nil {
 		return err
 	}
-	commit, err := r.cfg.Git.Commit(ctx, r.snap.GitDir, sum.Exported.Tree, r.snap.Base, git.CommitInfo{
+	commit, err := r.cfg.Git.Commit(ctx, r.snap.GitDir, sum.Exported.Tree, parent, git.CommitInfo{
 		AuthorName: r.cfg.AuthorName, AuthorEmail: r.cfg.AuthorEmail, When: sum.VerifiedAt,
 		Message: message,
 	})
 	if err != nil {
 		return err
 	}
-	push := forge.Push{GitDir: r.snap.GitDir, Repo: sum.Created.Repo, Branch: branch, Commit: commit}
+	if same, err := r.cfg.Git.TreeID(ctx, r.snap.GitDir, parent); err != nil {
+		return err
+	} else if same == sum.Exported.Tree && old != "" {
+		commit = old // the review led to no change
+	}
+	push := forge.Push{GitDir: r.snap.GitDir, Repo: sum.Created.Repo, Branch: branch, Commit: commit, Old: old}
 	type pushed struct {
 		Commit string `json:"commit"`
 	}
-	if _, err := action.Do(ctx, r.j, "push:"+branch, "push", push,
+	if _, err := action.Do(ctx, r.j, effectKey("push", branch, old), "push", push,
 		func(ctx context.Context) (pushed, bool, error) { return pushed{}, false, nil }, // Push itself finds the branch
 		func(ctx context.Context) (pushed, error) {
 			_, err := r.cfg.Forge.Push(ctx, push)
@@ -64,19 +78,23 @@ func (r *run) publish(ctx context.Context) error {
 		Title: title, Body: body, Draft: true, Files: files,
 	}
 	type opened struct {
-		URL string `json:"url"`
+		URL    string `json:"url"`
+		Number int    `json:"number,omitempty"`
 	}
-	done, err := action.Do(ctx, r.j, "pull_request:"+branch, "pull_request", map[string]string{"branch": branch, "head": commit, "title": title},
+	done, err := action.Do(ctx, r.j, effectKey("pull_request", branch, old), "pull_request", map[string]string{"branch": branch, "head": commit, "title": title},
 		func(ctx context.Context) (opened, bool, error) {
+			if old != "" { // it is there; what is new is its text, which may be written twice
+				return opened{}, false, nil
+			}
 			found, err := r.cfg.Forge.FindPullRequest(ctx, pr.Repo, branch)
 			if err != nil || found == nil {
 				return opened{}, false, err
 			}
-			return opened{found.URL}, true, nil
+			return opened{found.URL, found.Number}, true, nil
 		},
 		func(ctx context.Context) (opened, error) {
 			got, _, err := r.cfg.Forge.OpenPullRequest(ctx, pr)
-			return opened{got.URL}, err
+			return opened{got.URL, got.Number}, err
 		})
 	if err != nil {
 		return err
@@ -87,8 +105,28 @@ func (r *run) publish(ctx context.Context) error {
 		return err
 	}
 	return r.j.move(ctx, task.InReview, "", event.PullRequestOpened{
-		Branch: branch, Head: commit, URL: done.URL, Title: title, Body: text, Draft: true,
+		Branch: branch, Head: commit, URL: done.URL, Number: done.Number, Title: title, Body: text, Draft: true,
 	}, event.StageFinished{Stage: "publish", Millis: r.since(begin)})
+}
+
+// effectKey names an effect on a branch: one for the first publication, one for each follow-up,
+// which starts from the commit that was reviewed.
+func effectKey(kind, branch, from string) string {
+	if from == "" {
+		return kind + ":" + branch
+	}
+	return kind + ":" + branch + "@" + from
+}
+
+// reviewed makes sure that the commit under review is in our own repository: another machine
+// may have made it.
+func (r *run) reviewed(ctx context.Context, sum event.Summary) error {
+	head := sum.PullRequest.Head
+	_, err := r.cfg.Git.Resolve(ctx, r.snap.GitDir, head)
+	if task.ClassOf(err) == task.NotFound {
+		_, err = r.cfg.Git.FetchCommit(ctx, r.snap.GitDir, sum.Created.Repo, head)
+	}
+	return err
 }
 
 // attest puts the signed account of the verification among the files that go with the pull
