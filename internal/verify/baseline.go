@@ -191,13 +191,13 @@ func (v *Verifier) probe(ctx context.Context, s snapshot.Snapshot) (t Tools, err
 	if v.Settings.Test != "" {
 		return t, nil
 	}
-	box, err := v.Lab.Bench(ctx, "prepare", s, false)
+	box, err := v.Lab.Bench(ctx, "probe", s, false)
 	if err != nil {
-		return t, fmt.Errorf("sandbox for prepare: %w", err)
+		return t, fmt.Errorf("sandbox for probe: %w", err)
 	}
 	defer func() {
 		if e := box.Destroy(context.WithoutCancel(ctx)); e != nil && err == nil {
-			err = fmt.Errorf("end a prepare bench: %w", e)
+			err = fmt.Errorf("end a probe bench: %w", e)
 		}
 	}()
 	modules := []string{

@@ -107,6 +107,13 @@ func TestDetect(t *testing.T) {
 			[]string{`PATH="$PWD/node_modules/.bin:$PATH" mocha --reporter json --reporter-option output=R-0.json --require x 'test/*.js'`},
 			"",
 		},
+		"mocha of a workspace": {
+			map[string]string{"packages/a/package.json": `{"scripts":{"test":"mocha"}}`},
+			pytest,
+			Settings{},
+			[]string{`PATH="$PWD/node_modules/.bin:$PWD/../node_modules/.bin:$PWD/../../node_modules/.bin:$PATH" mocha --reporter json --reporter-option output=R-0.json`},
+			"",
+		},
 		"npm's placeholder":          {map[string]string{"package.json": `{"scripts":{"test":"echo \"Error: no test specified\" && exit 1"}}`}, pytest, Settings{}, nil, "no test runner"},
 		"a script that calls itself": {map[string]string{"package.json": `{"scripts":{"test":"npm test"}}`}, pytest, Settings{}, nil, "no test script"},
 		"bad JSON":                   {map[string]string{"package.json": `{"scripts":`}, pytest, Settings{}, nil, "not valid JSON"},

@@ -84,7 +84,7 @@ func baseEnv() []string {
 func Offline() []string {
 	return []string{
 		"GOPROXY=off", "GOTOOLCHAIN=local", "GOSUMDB=off", "GOVCS=*:off",
-		"npm_config_offline=true", "npm_config_update_notifier=false", "PYTHONDONTWRITEBYTECODE=1",
+		"npm_config_offline=true", "npm_config_update_notifier=false", "CARGO_NET_OFFLINE=true", "PYTHONDONTWRITEBYTECODE=1",
 	}
 }
 
@@ -405,7 +405,20 @@ func (s Suite) nodeRunnerCommands(i int, places []Place, report string) []comman
 	if places == nil && s.Kind == KindMocha && len(s.Targets) > 0 {
 		tail = " " + quoteAll(s.Targets)
 	}
-	return []command{s.command(i, `PATH="$PWD/node_modules/.bin:$PATH" `+own+tail, human+tail, format, r)}
+	return []command{s.command(i, `PATH="`+s.nodeBins()+`:$PATH" `+own+tail, human+tail, format, r)}
+}
+
+// nodeBins is where a package's programs are: beside it, or with the workspace that it is a
+// member of, as a package manager's own "run" has it.
+func (s Suite) nodeBins() string {
+	bins, up := "$PWD/node_modules/.bin", "$PWD"
+	if s.Dir != "." && s.Dir != "" {
+		for range strings.Count(s.Dir, "/") + 1 {
+			up += "/.."
+			bins += ":" + up + "/node_modules/.bin"
+		}
+	}
+	return bins
 }
 
 func (s Suite) customCommands(i int, places []Place, report string) []command {

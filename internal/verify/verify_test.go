@@ -276,7 +276,7 @@ func TestBaselineOfGo(t *testing.T) {
 	if !b.Usable() || b.Failed() != 1 || b.Tests["example.com/shop/cart::TestBroken"] != task.Fail || b.Tests["example.com/shop/cart::TestSum/two"] != task.Pass {
 		t.Errorf("ledger: %+v", b)
 	}
-	if want := []string{"prepare", "baseline", "baseline"}; !cmp.Equal(lab.runs, want) {
+	if want := []string{"probe", "baseline", "baseline"}; !gocmp.Equal(lab.runs, want) {
 		t.Errorf("benches %v, want %v: no third run where two agree", lab.runs, want)
 	}
 	if len(b.Phases) != 2 || len(b.Phases[1].Runs) != 2 || !b.Phases[1].Complete {
