@@ -89,6 +89,7 @@ func writeRuns(b *strings.Builder, v task.Verdict, rerun string) {
 	}
 	b.WriteString("\n")
 	writeSuite(b, v.Suite)
+	writeGuard(b, v.Guard)
 	if rerun != "" {
 		b.WriteString("Repeat the proof in one line, in a clone that has this branch (it must fail first, then pass):\n\n")
 		b.WriteString(fence("sh", rerun) + "\n")
@@ -149,6 +150,38 @@ func quote(s string) string {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// writeGuard says how well the tests hold the change.
+func writeGuard(b *strings.Builder, g *task.Guard) {
+	if g == nil {
+		return
+	}
+	var parts []string
+	if caught, survived, _ := task.Counts(g.Hunks); caught+survived > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %s undone alone", caught, count(caught+survived, "part")))
+	}
+	if caught, survived, _ := task.Counts(g.Mutants); caught+survived > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %s of the changed lines", caught, count(caught+survived, "small mutant")))
+	}
+	if len(parts) > 0 {
+		fmt.Fprintf(b, "The tests notice %s.", strings.Join(parts, " and "))
+	}
+	if c := g.Coverage; c != nil {
+		fmt.Fprintf(b, " The reproduction runs %d of %s that can run (%s).", c.Run, count(c.Lines, "changed line"), text(c.Tool, 60))
+	}
+	if g.Note != "" {
+		fmt.Fprintf(b, " %s.", text(strings.ToUpper(g.Note[:1])+g.Note[1:], 400))
+	}
+	b.WriteString("\n\n")
+	for _, m := range g.Mutants {
+		if m.Outcome == task.Survived {
+			fmt.Fprintf(b, "- unnoticed: %s line %d, %s: %s → %s\n", code(m.Path), m.Line, text(m.What, 60), code(m.Old), code(m.New))
+		}
+	}
+	if _, survived, _ := task.Counts(g.Mutants); survived > 0 {
+		b.WriteString("\n")
+	}
 }
 
 func writeSuite(b *strings.Builder, s task.SuiteResult) {

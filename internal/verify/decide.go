@@ -57,6 +57,7 @@ type Facts struct {
 	CopiesShow  string   // what differed
 	Incomplete  []string // commands that exited 0 without a whole report, unlike on the base
 	Tampering   []string // findings that no honest fix has, beyond the rows above
+	Weak        string   // why the tests do not guard the change well, as P6 found
 }
 
 // row is one line of the decision table.
@@ -121,6 +122,9 @@ func table() []row {
 				return task.VerifiedScript, "the command fails on the base and succeeds with the change, by its exit code alone; with a format in .daybreak.yaml its tests could be told apart"
 			}
 			return when(f.NoFramework, task.VerifiedScript, "the script fails on the base and succeeds with the change; there is no test framework to guard it")
+		}},
+		{17, func(f Facts) (task.VerdictKind, string) {
+			return when(f.Weak != "", task.VerifiedWeak, failing(len(f.Tests))+"; the suite is no worse than before; but "+f.Weak)
 		}},
 		{18, func(f Facts) (task.VerdictKind, string) {
 			return task.Verified, failing(len(f.Tests)) + "; the suite is no worse than before"

@@ -33,6 +33,8 @@ func TestDecideRowByRow(t *testing.T) {
 		{"nothing submitted", func(f *Facts) { f.NoChange = true }, task.NoChange, ""},
 		{"1", func(f *Facts) { f.Blocked = "no compiler" }, task.EnvBlocked, "no compiler"},
 		{"2", func(f *Facts) { f.NoFramework = true }, task.VerifiedScript, ""},
+		{"17", func(f *Facts) { f.Weak = "nothing notices" }, task.VerifiedWeak, "but nothing notices"},
+		{"17 after 14", func(f *Facts) { f.Weak = "nothing notices"; f.Weakened = []string{"a_test.go"} }, task.NeedsHuman, ""},
 		{"2, exit codes", func(f *Facts) { f.ExitCodes = true }, task.VerifiedScript, "exit code alone"},
 		{"2 and not fixed", func(f *Facts) { f.NoFramework = true; f.Tests[0].Green = seen(task.Fail, 3, "") }, task.NotFixed, ""},
 		{"3 absent on the base", func(f *Facts) { f.Tests[0].Red = seen(task.Missing, 1, ""); f.Tests[0].Near = []string{"U"} }, task.NotRun, "near it are U"},

@@ -44,7 +44,7 @@ func (p *proof) green(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.suiteSaw = first.cases
+	p.suiteSaw, p.suiteMillis = first.cases, first.millis
 	if first.count(task.Pass, task.Fail) == 0 {
 		p.facts.NothingRan = oneLine(lastLine(first.output), 200) + " "
 	}

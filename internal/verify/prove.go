@@ -37,6 +37,11 @@ func (v *Verifier) Verify(ctx context.Context, job Job) (task.Verdict, error) {
 	if err := p.guard(ctx); err != nil {
 		return failed(p.verdict, err)
 	}
+	if k, _ := Decide(p.facts); k == task.Verified || k == task.NeedsHuman {
+		if err := p.probe(ctx); err != nil {
+			return failed(p.verdict, err)
+		}
+	}
 	k, reason := Decide(p.facts)
 	detail := ""
 	if !k.Accepted() {

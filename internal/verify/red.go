@@ -25,6 +25,8 @@ type proof struct {
 	redSaw   map[string]Case  // first red result by id
 	headSaw  map[string]Case  // first green result by id
 	suiteSaw map[string]Case  // the suite's run with the change
+
+	suiteMillis int64 // what that took
 }
 
 // redRuns is how often a reproduction is run on the base in a full verification, and how often

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -88,31 +89,53 @@ type buildFailure struct{ output string }
 
 func (e *buildFailure) Error() string { return "the build command failed" }
 
-// run starts a bench, places the change and runs the commands. Errors are the harness's own:
-// a failing test is no error.
+// bench is an open sandbox on the base.
+type bench struct {
+	v    *Verifier
+	box  sandbox.Sandbox
+	base string
+}
+
+func (v *Verifier) open(ctx context.Context, purpose string, s snapshot.Snapshot, keepHome bool) (*bench, error) {
+	box, err := v.Lab.Bench(ctx, purpose, s, keepHome)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox for %s: %w", purpose, err)
+	}
+	return &bench{v, box, s.Base}, nil
+}
+
+// close ends the bench, even when the task was stopped.
+func (b *bench) close(ctx context.Context, purpose string) error {
+	if err := b.box.Destroy(context.WithoutCancel(ctx)); err != nil {
+		return fmt.Errorf("end a %s bench: %w", purpose, err)
+	}
+	return nil
+}
+
+// run is one run in a fresh bench. Errors are the harness's own: a failing test is no error.
 func (v *Verifier) run(ctx context.Context, q request) (out ran, err error) {
+	b, err := v.open(ctx, q.purpose, q.snapshot, q.keepHome)
+	if err != nil {
+		return ran{}, err
+	}
+	defer func() { err = errors.Join(err, b.close(ctx, q.purpose)) }()
+	return b.run(ctx, q, v.timeout())
+}
+
+// run places the change and runs the commands.
+func (b *bench) run(ctx context.Context, q request, limit time.Duration) (out ran, err error) {
+	v := b.v
 	start := v.Now()
-	out = ran{cases: map[string]Case{}, silent: map[string]string{}, tree: treeDigest(q.snapshot.Base, q.place)}
+	out = ran{cases: map[string]Case{}, silent: map[string]string{}, tree: treeDigest(b.base, q.place), info: b.box.Info()}
 	prefix, err := v.reportName()
 	if err != nil {
 		return out, err
 	}
-	box, err := v.Lab.Bench(ctx, q.purpose, q.snapshot, q.keepHome)
-	if err != nil {
-		return out, fmt.Errorf("sandbox for %s: %w", q.purpose, err)
-	}
-	defer func() {
-		// The bench ends even when the task was stopped.
-		if e := box.Destroy(context.WithoutCancel(ctx)); e != nil && err == nil {
-			err = fmt.Errorf("end a %s bench: %w", q.purpose, e)
-		}
-	}()
-	out.info = box.Info()
-	g := box.Guest()
+	g := b.box.Guest()
 	if err := place(ctx, g, q.place); err != nil {
 		return out, err
 	}
-	deadline := start.Add(v.timeout())
+	deadline := start.Add(limit)
 	if q.build && v.Settings.Build != "" {
 		c := command{shell: v.Settings.Build, dir: ".", env: baseEnv(), human: v.Settings.Build}
 		res, err := v.exec(ctx, g, c, deadline, &out)

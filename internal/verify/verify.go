@@ -46,6 +46,7 @@ type Settings struct {
 	Report    []string      // globs of result files below the work tree; for "go", "tap" and "unittest" the output is read when empty
 	TestGlobs []string      // paths that are tests, beside the ecosystem's own
 	Timeout   time.Duration // of one suite run; default [DefaultTimeout]
+	Guard     time.Duration // of P6; 0: by the suite's own time; negative: P6 is left out
 }
 
 // Job is one change to verify.

@@ -167,6 +167,20 @@ func (v *view) end(r Result) {
 	if s := r.Suite; s.Command != "" && s.Passed+s.NewFailures > 0 {
 		fmt.Fprintf(w, "  suite     %s: %d passed, %d new failures, %d skipped; %d failed before\n", taskview.Escape(s.Command), s.Passed, s.NewFailures, s.Skipped, s.BaselineFailed)
 	}
+	if g := r.Document.Guard; g != nil {
+		parts, missed, _ := task.Counts(g.Hunks)
+		caught, survived, _ := task.Counts(g.Mutants)
+		fmt.Fprintf(w, "  guard     the tests notice %d of %d parts undone, %d of %d mutants", parts, parts+missed, caught, caught+survived)
+		if c := g.Coverage; c != nil {
+			fmt.Fprintf(w, "; they run %d of %d changed lines", c.Run, c.Lines)
+		}
+		fmt.Fprintln(w)
+		for _, m := range g.Mutants {
+			if m.Outcome == task.Survived {
+				fmt.Fprintf(w, "            unnoticed: %s:%d %s: %s → %s\n", taskview.Escape(m.Path), m.Line, m.What, taskview.Escape(m.Old), taskview.Escape(m.New))
+			}
+		}
+	}
 	list := func(what string, ids []string) {
 		for i, id := range ids {
 			if i == 10 {
