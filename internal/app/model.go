@@ -9,6 +9,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/model"
 	"github.com/daybreak-agent/daybreak/internal/model/anthropic"
 	"github.com/daybreak-agent/daybreak/internal/model/catalog"
+	"github.com/daybreak-agent/daybreak/internal/model/limit"
 	"github.com/daybreak-agent/daybreak/internal/model/meter"
 	"github.com/daybreak-agent/daybreak/internal/model/openai"
 	"github.com/daybreak-agent/daybreak/internal/model/retry"
@@ -39,15 +40,25 @@ func (a *App) Model(name string) (model.Client, error) {
 	}
 	provider, _, _ := cutModel(name)
 	known, _ := a.known().With(override(provider, id, p)).Lookup(provider, id)
-	client, err := adapter(p, provider, id, key, known)
+	limits := wire.Limits{Idle: p.Idle}
+	var shared *limit.Limiter
+	if a.queue != nil { // one process alone is told by the provider
+		shared = limit.New(limit.Config{
+			Key: "rate limit " + name, State: a.Store, Now: a.Now, Rand: mathrand.Float64, Logger: a.opts.Logger,
+		})
+		limits.Seen = shared.Seen
+	}
+	client, err := adapter(p, provider, id, key, known, limits)
 	if err != nil {
 		return nil, err
+	}
+	if shared != nil {
+		client = shared.Client(client)
 	}
 	return meter.New(retry.New(client, retry.Config{Rand: mathrand.Float64})), nil
 }
 
-func adapter(p config.Provider, provider, id, key string, known catalog.Entry) (model.Client, error) {
-	limits := wire.Limits{Idle: p.Idle}
+func adapter(p config.Provider, provider, id, key string, known catalog.Entry, limits wire.Limits) (model.Client, error) {
 	if p.API == "anthropic" {
 		return anthropic.New(anthropic.Config{
 			APIKey: key, BaseURL: p.BaseURL, Model: id, Context: known.Context, MaxOutput: known.MaxOutput,

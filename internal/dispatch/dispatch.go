@@ -40,6 +40,7 @@ type Config struct {
 	Owner   string                  // names this process in leases
 	Dead    func(owner string) bool // true when the owner is a process of this machine that is gone; may be nil
 	Lease   time.Duration           // 0: [DefaultLease]
+	Pause   time.Duration           // before a task that stopped short is tried again, doubled each time; 0: 5 s
 	Caps    store.Caps
 	Workers int
 	Every   []Periodic // beside the dispatcher's own
@@ -71,6 +72,9 @@ type Dispatcher struct {
 func New(cfg Config) *Dispatcher {
 	if cfg.Lease <= 0 {
 		cfg.Lease = DefaultLease
+	}
+	if cfg.Pause <= 0 {
+		cfg.Pause = firstPause
 	}
 	return &Dispatcher{cfg: cfg, tries: map[task.ID]int{}}
 }
@@ -135,7 +139,7 @@ func (d *Dispatcher) work(ctx context.Context, j store.Job) (Answer, error) {
 	return Answer{}, nil
 }
 
-// The pause before a task that stopped short is tried again.
+// The pauses before a task that stopped short is tried again.
 const (
 	firstPause   = 5 * time.Second
 	longestPause = 10 * time.Minute
@@ -150,7 +154,7 @@ func (d *Dispatcher) pause(id task.ID, out Outcome) time.Duration {
 		delete(d.tries, id)
 		return out.After
 	}
-	wait := firstPause
+	wait := d.cfg.Pause
 	for range d.tries[id] {
 		wait = min(2*wait, longestPause)
 	}

@@ -30,6 +30,8 @@ const (
 type Limits struct {
 	Idle     time.Duration // longest silence, before the headers or between reads; 0: DefaultIdle
 	MaxBytes int64         // longest body; 0: DefaultMaxBytes
+	// Seen is told of each response before its body is read; may be nil.
+	Seen func(ctx context.Context, status int, h http.Header)
 }
 
 // Guard returns a copy of c (nil: http.DefaultClient) that keeps the limits and refuses
@@ -75,6 +77,9 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		cancel(nil)
 		return nil, err
+	}
+	if g.limits.Seen != nil {
+		g.limits.Seen(req.Context(), resp.StatusCode, resp.Header)
 	}
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		_ = resp.Body.Close()

@@ -139,3 +139,22 @@ func FuzzOneLine(f *testing.F) {
 		}
 	})
 }
+
+// TestSeen: what the provider says beside its reply reaches who asked for it, whatever the status.
+func TestSeen(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Ratelimit-Limit-Requests", "7")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer s.Close()
+	status, limit := 0, ""
+	c := wire.Guard(nil, wire.Limits{Seen: func(_ context.Context, code int, h http.Header) { status, limit = code, h.Get("X-Ratelimit-Limit-Requests") }})
+	res, err := c.Get(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if status != http.StatusTooManyRequests || limit != "7" {
+		t.Fatalf("%d %q", status, limit)
+	}
+}
