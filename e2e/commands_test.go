@@ -35,6 +35,8 @@ type world struct {
 	bgOut  *bytes.Buffer
 	bgErr  *bytes.Buffer
 	prints map[string]string // directory → fingerprint
+
+	registry *registry
 }
 
 type worldKey struct{}
@@ -170,6 +172,8 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 		"bytes":     cmdBytes,
 		"clean":     cmdClean,
 		"field":     cmdField,
+		"registry":  cmdRegistry,
+		"served":    cmdServed,
 	}
 }
 

@@ -97,16 +97,16 @@ func (k *Keeper) start(ctx context.Context, s Settings) (*process, error) {
 		return nil, err
 	}
 	theirs := os.NewFile(uintptr(fds[1]), "mirror")
-	defer theirs.Close()
 	ours := os.NewFile(uintptr(fds[0]), "mirror")
 	conn, err := net.FileConn(ours)
 	if err = errors.Join(err, ours.Close()); err != nil {
-		return nil, err
+		return nil, errors.Join(err, theirs.Close())
 	}
 	p := &process{c: &channel{conn: conn.(*net.UnixConn)}, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go p.run(k, theirs, started)
-	if err := <-started; err != nil {
+	// Once it is started nobody else holds its end: what it leaves ends with it.
+	if err := errors.Join(<-started, theirs.Close()); err != nil {
 		return nil, errors.Join(layer("start", err), conn.Close())
 	}
 	if err := p.greet(ctx, confinement{Root: root, Store: store, UID: k.cfg.UID, Files: readable()}, s); err != nil {

@@ -219,9 +219,14 @@ func closeAll(files []*os.File) {
 
 // channelOn is the channel over an inherited descriptor.
 func channelOn(fd uintptr) (*channel, error) {
-	f := os.NewFile(fd, "channel")
-	c, err := net.FileConn(f) // a duplicate that closes on exec; fd itself stays
+	// A duplicate: the descriptor itself must outlive this program's start inside.
+	n, err := unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(n), "channel")
+	c, err := net.FileConn(f)
+	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
 	u, ok := c.(*net.UnixConn)
