@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybreak-agent/daybreak/internal/guest"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/sandbox/oci"
 	"github.com/daybreak-agent/daybreak/internal/sandbox/sandboxtest"
@@ -48,5 +49,41 @@ func TestUserGVisor(t *testing.T) {
 	}
 	if m, err := b.Export(t.Context(), sandbox.ExportLimits{}); err != nil || len(m.Entries) != 1 {
 		t.Errorf("export: %v, %v", m, err)
+	}
+}
+
+// BenchmarkStart times the same sandbox on both runtimes, from the call to the guest's answer,
+// and a command in it.
+func BenchmarkStart(b *testing.B) {
+	for name, change := range map[string]func(*oci.Config){oci.Runc: nil, oci.Runsc: onGVisor(b)} {
+		r := newRuntime(b, change)
+		start := func(b *testing.B) sandbox.Sandbox {
+			s, err := r.Start(b.Context(), sandbox.Spec{Task: "bench", Purpose: "exec"})
+			if err != nil {
+				b.Fatal(err)
+			}
+			return s
+		}
+		b.Run(name+"/start", func(b *testing.B) {
+			for b.Loop() {
+				s := start(b)
+				b.StopTimer()
+				if err := s.Destroy(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+			}
+		})
+		s := start(b)
+		b.Run(name+"/command", func(b *testing.B) {
+			for b.Loop() {
+				if _, err := s.Guest().Exec(b.Context(), guest.ExecRequest{Argv: []string{"/bin/true"}}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		if err := s.Destroy(b.Context()); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
