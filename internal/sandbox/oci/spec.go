@@ -118,7 +118,7 @@ func ociSpec(c container) *specs.Spec {
 				{Type: specs.CgroupNamespace},
 			},
 			Resources:         ociResources(c),
-			Seccomp:           seccompProfile(),
+			Seccomp:           seccompProfile(c.system),
 			RootfsPropagation: "private",
 			MaskedPaths: []string{
 				"/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/kmsg",

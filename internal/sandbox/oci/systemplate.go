@@ -15,6 +15,9 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 )
 
+// templateForm changes with what systemTemplate writes.
+const templateForm = 1
+
 // systemTemplate makes what package managers expect below /etc and /var, and the host's list
 // of installed packages, because its /usr is the sandbox's. It is made once for each state of
 // what it is made of.
@@ -24,6 +27,7 @@ func (r *Runtime) systemTemplate() (string, error) {
 	accounts := filepath.Join(usr, "share/base-passwd")
 	keys := filepath.Join(r.cfg.Etc, "apt/trusted.gpg.d")
 	sum := sha256.New()
+	fmt.Fprintln(sum, templateForm)
 	for _, name := range []string{filepath.Join(dpkg, "status"), filepath.Join(accounts, "passwd.master"), filepath.Join(accounts, "group.master"), keys} {
 		if st, err := os.Stat(name); err == nil {
 			fmt.Fprintf(sum, "%s %d %d\n", name, st.Size(), st.ModTime().UnixNano())
@@ -73,6 +77,8 @@ func systemEtc(dir, accounts, keys string) error {
 	for _, d := range []string{"apt/apt.conf.d", "apt/preferences.d", "apt/sources.list.d", "apt/keyrings", "dpkg/dpkg.cfg.d", "default", "init.d", "skel"} {
 		errs = append(errs, os.MkdirAll(filepath.Join(dir, d), 0o755))
 	}
+	// A layer counts when its sandbox has ended well: a crash leaves nothing to recover.
+	errs = append(errs, os.WriteFile(filepath.Join(dir, "dpkg/dpkg.cfg.d/daybreak"), []byte("force-unsafe-io\n"), 0o644))
 	if _, err := os.Stat(keys); err == nil {
 		errs = append(errs, os.CopyFS(filepath.Join(dir, "apt/trusted.gpg.d"), os.DirFS(keys)))
 	}

@@ -21,7 +21,7 @@ func archive(t *testing.T) (dir string) {
 	pkg := filepath.Join(dir, "pkg")
 	control := "Package: daybreak-probe\nVersion: 1.0\nArchitecture: all\nMaintainer: nobody <nobody@invalid>\nDescription: a package of a test\n"
 	write(t, filepath.Join(pkg, "DEBIAN/control"), control, 0o644)
-	write(t, filepath.Join(pkg, "DEBIAN/postinst"), "#!/bin/sh\nset -e\necho configured > /var/lib/daybreak-probe\nchown agent:agent /usr/share/daybreak-probe/owned\nldconfig\n", 0o755)
+	write(t, filepath.Join(pkg, "DEBIAN/postinst"), "#!/bin/sh\nset -e\ngroupadd --system daybreak-probe\nuseradd --system --no-create-home -g daybreak-probe daybreak-probe\necho configured > /var/lib/daybreak-probe\nchown agent:agent /usr/share/daybreak-probe/owned\nldconfig\n", 0o755)
 	write(t, filepath.Join(pkg, "usr/bin/daybreak-probe"), "#!/bin/sh\necho installed\n", 0o755)
 	write(t, filepath.Join(pkg, "usr/share/daybreak-probe/owned"), "x", 0o644)
 	write(t, filepath.Join(pkg, "etc/daybreak-probe.conf"), "conf", 0o644)
@@ -68,7 +68,7 @@ func (s *suite) systemLayers(t *testing.T) {
 	if out := ok(t, b, "apt-get update 2>&1 && apt-get install -y daybreak-probe 2>&1"); !strings.Contains(out, "Setting up daybreak-probe") {
 		t.Errorf("apt-get: %s", out)
 	}
-	if got := ok(t, b, "daybreak-probe && stat -c %U /usr/share/daybreak-probe/owned /usr/bin/daybreak-probe && cat /var/lib/daybreak-probe; rm /usr/share/common-licenses/GPL-2; mkdir -p ~/cache; echo 1 > ~/cache/f"); got != "installed\nagent\nroot\nconfigured\n" {
+	if got := ok(t, b, "daybreak-probe && stat -c %U /usr/share/daybreak-probe/owned /usr/bin/daybreak-probe && cat /var/lib/daybreak-probe && id -u daybreak-probe | grep -c . ; rm /usr/share/common-licenses/GPL-2; mkdir -p ~/cache; echo 1 > ~/cache/f"); got != "installed\nagent\nroot\nconfigured\n1\n" {
 		t.Errorf("after the set-up: %q", got)
 	}
 	for _, c := range []string{"mknod /tmp/d b 8 0", "mount -t tmpfs none /mnt", "chroot / true", "unshare -m true", "touch /x", "touch /proc/sys/kernel/x", "cat /proc/1/mem", "date -s 12:00", "hostname x", "ip link add d0 type dummy"} {
@@ -76,7 +76,7 @@ func (s *suite) systemLayers(t *testing.T) {
 			t.Errorf("%s succeeded as the root of a set-up: %s", c, out)
 		}
 	}
-	if out := ok(t, b, "grep -cv ':[*]:' /etc/shadow; ls /root 2>/dev/null | wc -l"); out != "0\n0\n" {
+	if out := ok(t, b, "grep -cv ':[*!]:' /etc/shadow; ls /root 2>/dev/null | wc -l"); out != "0\n0\n" {
 		t.Errorf("a set-up sees accounts of the host: %q", out)
 	}
 	if err := b.Destroy(t.Context()); err != nil {
