@@ -3,7 +3,7 @@ SHELL := /bin/bash
 TOOLS := $(CURDIR)/.tools/bin
 BIN   := $(CURDIR)/bin
 
-.PHONY: setup gvisor gitea test-gitea build demo test lint bench fuzz clean
+.PHONY: setup gvisor gitea test-gitea build demo test lint attack attack-layers bench fuzz clean
 setup: ## install what the build, the sandbox and the tests need (quick when nothing is missing)
 	@scripts/setup.sh
 
@@ -31,6 +31,12 @@ lint: setup
 	@cd tools && go build -o $(TOOLS)/gofumpt mvdan.cc/gofumpt && go build -o $(TOOLS)/staticcheck honnef.co/go/tools/cmd/staticcheck
 	@out=$$($(TOOLS)/gofumpt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "gofumpt: $$out"; exit 1; }
 	@go vet ./... && $(TOOLS)/staticcheck ./...
+
+attack: build ## every case of the threat model by its id, on runc and, if it is built, runsc: held, failed or not exercised
+	@PATH="$(TOOLS):$$PATH" go run ./attack $(ATTACK)
+
+attack-layers: build ## the sandbox without one layer after the other, in builds for tests: which case notices
+	@PATH="$(TOOLS):$$PATH" go run ./attack -layers
 
 bench: build ## speed and memory, as ratios in one run
 	@PATH="$(TOOLS):$$PATH" go run ./bench
