@@ -353,7 +353,7 @@ func TestPullRequestIsClosed(t *testing.T) {
 	}
 }
 
-func TestHook_HOOK01(t *testing.T) {
+func TestHook_HOOK01_HOOK02_HOOK03_HOOK04(t *testing.T) {
 	l := newLab(t)
 	l.issue(1, "text")
 	b := must(json.Marshal(l.labelled(1, "wanda")))

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestLook_CI01(t *testing.T) {
+func TestLook_CI01_CI03_CI04_CI05(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
 		want []string // severity and a part of the text; nothing else may be found

@@ -33,7 +33,7 @@ func Run(t *testing.T, newRuntime func(t *testing.T) sandbox.Runtime) {
 		{"SystemCalls_SBX05_SBX06_SBX07_SBX08_SBX09_SBX12", (*suite).systemCalls},
 		{"SocketFamilies_SBX10", (*suite).socketFamilies},
 		{"Network_NET01", (*suite).network},
-		{"Forwards_NET01", (*suite).forwards},
+		{"Forwards_NET01_NET03", (*suite).forwards},
 		{"ForwardRefusals_GW09", (*suite).forwardRefusals},
 		{"FileSystem_SBX02_SBX14", (*suite).fileSystem},
 		{"HostIsInvisible_SBX01_SBX15", (*suite).hostIsInvisible},
