@@ -75,6 +75,11 @@ func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "daybreak"
 	}
+	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		// What was acknowledged must survive a crash of the server, whatever its default is.
+		_, err := c.Exec(ctx, `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`)
+		return err
+	}
 	if cfg.MaxConns < 10 {
 		cfg.MaxConns = 10
 	}
