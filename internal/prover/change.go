@@ -23,6 +23,7 @@ type Request struct {
 	Exact       bool   // take Base itself, not the commit where Head left its line
 	Tests       []string
 	Hang        bool   // the change is about a hang: a timeout may show the bug
+	Race        bool   // the change is about a race: its tests run under the race detector
 	Environment string // digest of what a sandbox looks like
 	Progress    func(note string)
 }
@@ -82,8 +83,8 @@ func (p *Prover) Change(ctx context.Context, q Request) (Outcome, error) {
 	if err != nil {
 		return out, err
 	}
-	out.Verdict, err = p.Verifier(repo).Verify(ctx, verify.Job{
-		Snapshot: out.Snapshot, HeadTree: tree, Changes: out.Changes, Declared: q.Tests, Hang: q.Hang,
+	out.Verdict, err = p.Verify(ctx, repo, verify.Job{
+		Snapshot: out.Snapshot, HeadTree: tree, Changes: out.Changes, Declared: q.Tests, Hang: q.Hang, Race: q.Race,
 		Baseline: b, Progress: func(_, note string) { q.Progress(note) },
 	})
 	out.Took = p.cfg.Now().Sub(start)

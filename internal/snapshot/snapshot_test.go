@@ -240,6 +240,40 @@ func TestNotes(t *testing.T) {
 	}
 }
 
+// TestRepoNotes: what is kept beside a repository is there for every snapshot of it, and no
+// change is lost when several write at once.
+func TestRepoNotes(t *testing.T) {
+	s := newStore(t)
+	repo := repository(t)
+	one, err := s.Prepare(t.Context(), Source{Repo: repo})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := s.Prepare(t.Context(), Source{Repo: repo, Environment: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.RepoNote(one, "flakes.json"); task.ClassOf(err) != task.NotFound {
+		t.Errorf("%v", err)
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			err := s.ChangeRepoNote(t.Context(), one, "flakes.json", func(old []byte) ([]byte, error) { return append(old, 'x'), nil })
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if b, err := s.RepoNote(other, "flakes.json"); err != nil || string(b) != "xxxxxxxx" {
+		t.Errorf("%q %v", b, err)
+	}
+	if err := s.ChangeRepoNote(t.Context(), Snapshot{GitDir: "/etc/x.git"}, "flakes.json", nil); task.ClassOf(err) != task.Invalid {
+		t.Errorf("a repository that is not ours: %v", err)
+	}
+}
+
 func TestSweepTakesOldLeftovers(t *testing.T) {
 	s := newStore(t)
 	old, young := filepath.Join(s.cfg.Dir, "snapshots/.tmp-old"), filepath.Join(s.cfg.Dir, "snapshots/.tmp-young")

@@ -15,6 +15,7 @@ type Seen struct {
 	Signature string
 	Message   string // one line
 	Cause     Cause  // of a failure on base + tests
+	Suite     bool   // in a run of the whole suite, not alone
 }
 
 func (s Seen) failed() bool {
@@ -283,16 +284,21 @@ func signatures(runs []Seen) string {
 
 func rowGreen(f Facts) (task.VerdictKind, string) {
 	for _, t := range f.Tests {
-		failed := 0
+		failed, alone := 0, 0
 		last := Seen{}
 		for _, s := range t.Green {
 			if s.failed() {
 				failed++
 				last = s
+				if !s.Suite {
+					alone++
+				}
 			}
 		}
 		switch {
 		case failed == 0:
+		case alone == 0 && failed < len(t.Green):
+			return task.FlakyFix, fmt.Sprintf("%s passes alone and fails in the whole suite with the change, so it depends on other tests: %s", t.Test, last.Message)
 		case failed == len(t.Green):
 			return task.NotFixed, fmt.Sprintf("%s still fails with the change: %s", t.Test, last.Message)
 		default:

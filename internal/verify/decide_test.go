@@ -33,6 +33,9 @@ func TestDecideRowByRow(t *testing.T) {
 		{"nothing submitted", func(f *Facts) { f.NoChange = true }, task.NoChange, ""},
 		{"1", func(f *Facts) { f.Blocked = "no compiler" }, task.EnvBlocked, "no compiler"},
 		{"2", func(f *Facts) { f.NoFramework = true }, task.VerifiedScript, ""},
+		{"9 only in the suite", func(f *Facts) {
+			f.Tests[0].Green[2] = Seen{Status: task.Fail, Message: "m", Suite: true}
+		}, task.FlakyFix, "depends on other tests"},
 		{"17", func(f *Facts) { f.Weak = "nothing notices" }, task.VerifiedWeak, "but nothing notices"},
 		{"17 after 14", func(f *Facts) { f.Weak = "nothing notices"; f.Weakened = []string{"a_test.go"} }, task.NeedsHuman, ""},
 		{"2, exit codes", func(f *Facts) { f.ExitCodes = true }, task.VerifiedScript, "exit code alone"},

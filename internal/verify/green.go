@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -49,7 +50,7 @@ func (p *proof) green(ctx context.Context) error {
 		p.facts.NothingRan = oneLine(lastLine(first.output), 200) + " "
 	}
 	p.settleUndeclared(first)
-	p.sawGreen(first)
+	p.sawGreen(first, true)
 	suite.Millis, suite.Complete = p.v.Now().Sub(start).Milliseconds(), !first.timedOut
 	if len(p.job.Declared) == 0 {
 		// Which tests they are is known only now.
@@ -72,6 +73,11 @@ func (p *proof) green(ctx context.Context) error {
 		return err
 	}
 	suite.Millis += p.v.Now().Sub(mid).Milliseconds()
+	for _, id := range p.verdict.Suite.Flaky {
+		if n := p.job.Flakes[id]; n > 0 {
+			suite.Note = join(suite.Note, fmt.Sprintf("%s flaked in %s of this repository before", id, plural(n, "verification")))
+		}
+	}
 	p.phase(suite)
 	return nil
 }
@@ -84,6 +90,7 @@ func (p *proof) greenAlone(ctx context.Context, rec *task.PhaseRecord) error {
 			want = max(want, min(greenRunsFor(rate), maxGreenRuns))
 		}
 	}
+	rec.Note = join(rec.Note, p.chance(want))
 	for n := 1; n < want && len(p.facts.Tests) > 0; n++ {
 		if k, _ := rowNotRun(p.facts); k != "" {
 			return nil
@@ -95,16 +102,30 @@ func (p *proof) greenAlone(ctx context.Context, rec *task.PhaseRecord) error {
 		if err != nil {
 			return err
 		}
-		p.sawGreen(r)
+		p.sawGreen(r, false)
 	}
 	return nil
 }
 
+// chance says, of a test that does not always fail on the base, how likely as many green runs are
+// without any fix: (1 − p)^k.
+func (p *proof) chance(k int) string {
+	note := ""
+	for _, t := range p.facts.Tests {
+		if rate, steady := rates(t.Red); !steady && rate < 1 && rate > 0 {
+			note = join(note, fmt.Sprintf("%s fails in %.0f %% of %d runs on the base: without a fix %d green runs would come with a probability of %.2g", t.Test, rate*100, len(t.Red), k, math.Pow(1-rate, float64(k))))
+		}
+	}
+	return note
+}
+
 // sawGreen takes up what the declared tests did in a run with the change.
-func (p *proof) sawGreen(r ran) {
+func (p *proof) sawGreen(r ran, suite bool) {
 	for i := range p.facts.Tests {
 		t := &p.facts.Tests[i]
-		t.Green = append(t.Green, p.see(r, t.Test, false))
+		saw := p.see(r, t.Test, false)
+		saw.Suite = suite
+		t.Green = append(t.Green, saw)
 		c, ok := r.cases[t.Test]
 		if _, seen := p.headSaw[t.Test]; ok && (c.Failed() || !seen) {
 			p.headSaw[t.Test] = c
@@ -314,7 +335,7 @@ func (p *proof) confirm(ctx context.Context, suspects map[string]Place, rec *tas
 	p.job.progress("P5", fmt.Sprintf("running %s that came out differently again", plural(len(suspects), "test")))
 	flaky := map[string]bool{}
 	side := func(purpose string, placed []git.Change, steady func(id string, c Case, there bool) bool) error {
-		for range confirmRuns {
+		for range p.confirmations(suspects) {
 			left := map[string]Place{}
 			for id, pl := range suspects {
 				if !flaky[id] {
@@ -339,6 +360,10 @@ func (p *proof) confirm(ctx context.Context, suspects map[string]Place, rec *tas
 	if err != nil {
 		return err
 	}
+	crowded, err := p.inCrowd(ctx, suspects, flaky, rec)
+	if err != nil {
+		return err
+	}
 	// A test that the base does not have cannot be run there.
 	err = side("baseline", nil, func(id string, c Case, there bool) bool {
 		_, known := p.job.Baseline.Tests[id]
@@ -348,13 +373,57 @@ func (p *proof) confirm(ctx context.Context, suspects map[string]Place, rec *tas
 		return err
 	}
 	for _, id := range sortedKeys(suspects) {
-		if flaky[id] {
+		if crowded[id] {
+			p.facts.Regressions = append(p.facts.Regressions, id+" (only with the whole suite: it depends on other tests)")
+		} else if flaky[id] {
 			p.verdict.Suite.Flaky = append(p.verdict.Suite.Flaky, id)
 		} else {
 			p.facts.Regressions = append(p.facts.Regressions, id)
 		}
 	}
 	return nil
+}
+
+// inCrowd finds, of the tests that failed in the suite and pass when run again without it, those
+// that fail in every run of the whole suite with the change and in none on the base: what they
+// depend on is another test, and not chance.
+func (p *proof) inCrowd(ctx context.Context, suspects map[string]Place, passed map[string]bool, rec *task.PhaseRecord) (map[string]bool, error) {
+	left := map[string]bool{}
+	for id := range suspects {
+		if passed[id] && p.job.Baseline.Tests[id] == task.Pass && p.job.Flakes[id] == 0 {
+			left[id] = true
+		}
+	}
+	for _, side := range []struct {
+		purpose string
+		placed  []git.Change
+		fails   bool
+	}{{"green", p.job.Changes, true}, {"green", p.job.Changes, true}, {"baseline", nil, false}} {
+		if len(left) == 0 {
+			return left, nil
+		}
+		r, err := p.bench(ctx, side.purpose, side.placed, nil, rec)
+		if err != nil {
+			return nil, err
+		}
+		for id := range left {
+			if c, there := r.cases[id]; !there || c.Failed() != side.fails {
+				delete(left, id)
+			}
+		}
+	}
+	return left, nil
+}
+
+// confirmations is how often each side is run again: more often where a test is known to flake
+// in this repository.
+func (p *proof) confirmations(suspects map[string]Place) int {
+	for id := range suspects {
+		if p.job.Flakes[id] > 0 {
+			return 2 * confirmRuns
+		}
+	}
+	return confirmRuns
 }
 
 // copies is row 15: the suite with the change, but with the base's own runner configuration

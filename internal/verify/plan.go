@@ -37,6 +37,7 @@ type Suite struct {
 	TestOne string   `json:"test_one,omitempty"` // custom
 	Format  string   `json:"format,omitempty"`   // custom
 	Report  []string `json:"report,omitempty"`   // custom: globs below the work tree
+	Race    bool     `json:"race,omitempty"`     // go: under the race detector
 	Why     string   `json:"why"`                // what made detection choose it
 }
 
@@ -159,8 +160,11 @@ func (s Suite) command(i int, shell, human, format, report string) command {
 func (s Suite) goCommands(i int, places []Place, report string) []command {
 	run := func(n int, expr string, pkgs []string) command {
 		args := ""
+		if s.Race {
+			args = " -race"
+		}
 		if expr != "" {
-			args = " -run " + quote(expr)
+			args += " -run " + quote(expr)
 		}
 		args += " " + quoteAll(pkgs)
 		r := numbered(report, n, ".json")
@@ -479,6 +483,17 @@ func suffixIf(s, suffix string) string {
 // that shows which test did what.
 func (p Plan) exitCodes() bool {
 	return len(p.Suites) > 0 && !slices.ContainsFunc(p.Suites, func(s Suite) bool { return s.Kind != KindCustom || s.Format != "" })
+}
+
+// racing is the plan under the race detector. ok is false where no suite has one.
+func (p Plan) racing() (Plan, bool) {
+	out := Plan{Suites: slices.Clone(p.Suites), Notes: p.Notes}
+	ok := false
+	for i, s := range out.Suites {
+		out.Suites[i].Race = s.Kind == KindGo
+		ok = ok || s.Kind == KindGo
+	}
+	return out, ok
 }
 
 // Runner says in one line how the suites are run and read.

@@ -147,3 +147,56 @@ func TestCoverageReports(t *testing.T) {
 		t.Error("lines that do not run are not weak, or nothing is")
 	}
 }
+
+// TestOrderDependence: a test that fails only after another one of the change is no flake.
+func TestOrderDependence(t *testing.T) {
+	needCommand(t, "/usr/bin/python3", "-m", "pytest", "--version")
+	ctx := context.Background()
+	v, lab := newVerifier(t, Settings{Guard: -1})
+	s := loadSample(t, "guard.txtar")
+	snap := s.snapshot(t, "base", "shared")
+	base, err := v.Baseline(ctx, snap, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := v.Verify(ctx, Job{Snapshot: snap, Changes: s.changes(t, "pollutes", "fix"), Declared: []string{"test_net"}, Baseline: base})
+	if err != nil || got.Kind != task.Regression || !strings.Contains(got.Reason, "test_rate") || !strings.Contains(got.Reason, "depends on other tests") {
+		t.Errorf("%s: %s, %v after %v", got.Kind, got.Reason, err, lab.runs)
+	}
+}
+
+func TestRaceDetector(t *testing.T) {
+	p := Plan{Suites: []Suite{{Kind: KindGo, Dir: ".", Module: "m"}, {Kind: KindPytest}}}
+	racing, ok := p.racing()
+	if !ok || p.Suites[0].Race || racing.Suites[1].Race {
+		t.Fatalf("%+v of %+v", racing, p)
+	}
+	c := racing.commands(0, []Place{{Group: "m/a", Name: "TestX"}}, nil, "/tmp/r")
+	if len(c) != 1 || !strings.Contains(c[0].shell, "go test -json -vet=off -count=1 -race -run") || c[0].human != "go test -race -run '^TestX$' ./a" {
+		t.Errorf("%+v", c)
+	}
+	if _, ok := (Plan{Suites: p.Suites[1:]}).racing(); ok {
+		t.Error("pytest has a race detector")
+	}
+	for _, s := range []string{
+		"go: -race requires cgo; enable cgo by setting CGO_ENABLED=1", "go: -race is only supported on linux/amd64, linux/ppc64le",
+		"cgo: C compiler \"gcc\" not found: exec: \"gcc\": executable file not found in $PATH",
+	} {
+		if !noDetector.MatchString(s) {
+			t.Errorf("not recognised: %s", s)
+		}
+	}
+	if noDetector.MatchString("WARNING: DATA RACE\ntesting.go:1712: race detected during execution of test") {
+		t.Error("a race is taken for a missing detector")
+	}
+	if got := causeOf(Case{Status: task.Fail, Message: "race detected during execution of test"}, false); got != CauseRight {
+		t.Errorf("a race that was detected is %q", got)
+	}
+}
+
+func TestChanceOfLuck(t *testing.T) {
+	p := proof{facts: Facts{Tests: []TestFacts{{Test: "T", Red: []Seen{{Status: task.Fail}, {Status: task.Pass}, {Status: task.Fail}, {Status: task.Pass}}}}}}
+	if got := p.chance(6); !strings.Contains(got, "50 % of 4 runs") || !strings.Contains(got, "0.016") {
+		t.Error(got)
+	}
+}

@@ -104,7 +104,11 @@ func (p *proof) reproductions() []task.Reproduction {
 	for _, t := range p.facts.Tests {
 		r := task.Reproduction{Test: t.Test, Base: summary(t.Red), Head: summary(t.Green), BaseRuns: len(t.Red), HeadRuns: len(t.Green)}
 		if pl, ok := p.places[t.Test]; ok {
-			r.Rerun = p.plan.rerun(pl)
+			plan := p.plan
+			if p.racing {
+				plan, _ = plan.racing()
+			}
+			r.Rerun = plan.rerun(pl)
 		}
 		for _, s := range t.Red {
 			if s.failed() {

@@ -27,6 +27,7 @@ type proof struct {
 	suiteSaw map[string]Case  // the suite's run with the change
 
 	suiteMillis int64 // what that took
+	racing      bool  // the declared tests run under the race detector
 }
 
 // redRuns is how often a reproduction is run on the base in a full verification, and how often
@@ -62,6 +63,9 @@ func (v *Verifier) newProof(job Job) (*proof, error) {
 		return nil, err
 	}
 	p.facts.ExitCodes = p.plan.exitCodes()
+	if job.Race {
+		_, p.racing = p.plan.racing()
+	}
 	if len(p.plan.Suites) == 0 {
 		p.scripts()
 	}
@@ -140,6 +144,11 @@ func (p *proof) redOn(ctx context.Context, n int, rec *task.PhaseRecord) error {
 		where = nil
 	}
 	first, err := p.bench(ctx, "red", p.placed, where, rec)
+	if err == nil && p.racing && noDetector.MatchString(first.output) {
+		p.racing = false
+		rec.Note = "the race detector does not work here: without it; "
+		first, err = p.bench(ctx, "red", p.placed, where, rec)
+	}
 	if err != nil {
 		return err
 	}
@@ -162,6 +171,9 @@ func (p *proof) redOn(ctx context.Context, n int, rec *task.PhaseRecord) error {
 	}
 	return nil
 }
+
+// noDetector recognises a tool chain that cannot build for the race detector.
+var noDetector = regexp.MustCompile(`-race requires cgo|-race is (?:not supported|only supported)|C compiler "[^"]*" not found|cgo: .*executable file not found`)
 
 // mixed reports whether some test both passed and failed on the base.
 func (p *proof) mixed() bool {
@@ -195,8 +207,12 @@ func (p *proof) declaredPlaces() []Place {
 }
 
 func (p *proof) bench(ctx context.Context, purpose string, placed []git.Change, where []Place, rec *task.PhaseRecord) (ran, error) {
+	plan := p.plan
+	if p.racing && where != nil {
+		plan, _ = plan.racing()
+	}
 	r, err := p.v.run(ctx, request{
-		snapshot: p.job.Snapshot, purpose: purpose, place: placed, plan: p.plan, places: where,
+		snapshot: p.job.Snapshot, purpose: purpose, place: placed, plan: plan, places: where,
 		files: overlay(p.parts.files, placed),
 	})
 	rec.Runs = append(rec.Runs, r.records...)

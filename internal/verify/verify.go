@@ -54,8 +54,10 @@ type Job struct {
 	Snapshot snapshot.Snapshot
 	HeadTree string // tree id, for the record
 	Changes  []git.Change
-	Declared []string // test ids the agent named, in any usual form; empty: those that go from fail to pass
-	Hang     bool     // the issue is about a hang: a timeout may be red
+	Declared []string       // test ids the agent named, in any usual form; empty: those that go from fail to pass
+	Hang     bool           // the issue is about a hang: a timeout may be red
+	Race     bool           // the issue is about a race: declared tests run under the race detector where there is one
+	Flakes   map[string]int // in how many earlier verifications of this repository a test flaked, by id
 	Baseline Baseline
 	Progress func(phase, note string) // may be nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/daybreak-agent/daybreak/internal/event"
@@ -111,21 +112,22 @@ func (r *run) countReproductions(ctx context.Context) int {
 func (r *run) job(changes []git.Change, tree string, declared []string) verify.Job {
 	return verify.Job{
 		Snapshot: r.snap, HeadTree: tree, Changes: changes, Declared: declared,
-		Baseline: r.set.baseline, Hang: r.aboutHang(),
+		Baseline: r.set.baseline, Hang: r.about(hangWords), Race: r.about(raceWords),
 		Progress: func(_, note string) { r.progress("verify", note) },
 	}
 }
 
-// aboutHang reports whether the issue itself is about something that never ends: only then
-// may a timeout be the bug.
-func (r *run) aboutHang() bool {
-	text := strings.ToLower(r.j.Summary().Created.IssueTitle)
-	for _, w := range []string{"hang", "hung", "deadlock", "infinite loop", "never returns", "never ends", "never finishes", "freez", "stuck"} {
-		if strings.Contains(text, w) {
-			return true
-		}
-	}
-	return false
+// Words of a title that say what the issue is about, between bars.
+const (
+	hangWords = "hang|hung|deadlock|infinite loop|never returns|never ends|never finishes|freez|stuck"
+	raceWords = "data race|race condition|racy|race detector|concurrent map"
+)
+
+// about reports whether the issue's title has one of the words: only where the issue itself is
+// about something that never ends may a timeout be the bug.
+func (r *run) about(words string) bool {
+	title := strings.ToLower(r.j.Summary().Created.IssueTitle)
+	return slices.ContainsFunc(strings.Split(words, "|"), func(w string) bool { return strings.Contains(title, w) })
 }
 
 // Submit implements tool.Harness.
@@ -235,7 +237,7 @@ func (h *harness) verdict(ctx context.Context, q tool.SubmitRequest) (task.Verdi
 	if err != nil {
 		return task.Verdict{}, c, err
 	}
-	v, err := r.verifier().Verify(ctx, r.job(c.allowed, tree, q.Tests))
+	v, err := r.prover().Verify(ctx, r.set.repo, r.job(c.allowed, tree, q.Tests))
 	if err != nil {
 		return task.Verdict{}, c, err
 	}

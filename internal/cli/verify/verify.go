@@ -24,7 +24,7 @@ import (
 type Options struct {
 	Repo, Base, Head      string
 	Tests                 []string
-	Exact, Hang           bool
+	Exact, Hang, Race     bool
 	JSON, JUnit, Markdown string // "": not asked for; "-": standard output; else a file
 	Evidence              string // file for the signed account
 }
@@ -62,6 +62,7 @@ func NewCmd(env *kit.Env) *cobra.Command {
 	f.StringArrayVar(&o.Tests, "test", nil, "a test that shows the bug, as its runner names it; may be given again")
 	f.BoolVar(&o.Exact, "exact", false, "compare with --base itself, not with the commit where --head left it")
 	f.BoolVar(&o.Hang, "hang", false, "the change is about a hang: a test that runs out of time may show it")
+	f.BoolVar(&o.Race, "race", false, "the change is about a race: its tests run under the race detector where there is one")
 	f.StringVar(&o.Evidence, "evidence", "", "write the signed account of the verification to a `FILE`; see verify-evidence")
 	for name, to := range map[string]*string{"json": &o.JSON, "junit": &o.JUnit, "markdown": &o.Markdown} {
 		f.StringVar(to, name, "", "write the result as "+map[string]string{"json": "one JSON object", "junit": "JUnit XML", "markdown": "Markdown for a comment"}[name]+" to standard output, or to a `FILE` with --"+name+"=FILE")
@@ -111,7 +112,7 @@ func verify(ctx context.Context, env *kit.Env, a *app.App, o Options) error {
 	v := view{env: env, quiet: o.machine() > 0}
 	v.begin(o)
 	out, err := p.Change(ctx, prover.Request{
-		Repo: repo, Base: o.Base, Head: o.Head, Exact: o.Exact, Tests: o.Tests, Hang: o.Hang,
+		Repo: repo, Base: o.Base, Head: o.Head, Exact: o.Exact, Tests: o.Tests, Hang: o.Hang, Race: o.Race,
 		Environment: a.Environment(), Progress: v.stage,
 	})
 	if ctx.Err() != nil {

@@ -1,0 +1,35 @@
+package prover
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+)
+
+func TestFlakesAreRemembered(t *testing.T) {
+	var doc []byte
+	var err error
+	for _, flaked := range [][]string{{"a", "b", "a"}, nil, {"a"}} {
+		if doc, err = remember(doc, flaked); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var f flakes
+	if err := json.Unmarshal(doc, &f); err != nil || f.Verifications != 3 || f.Tests["a"] != 2 || f.Tests["b"] != 1 {
+		t.Errorf("%s %v", doc, err)
+	}
+	var many []string
+	for i := range maxFlakes {
+		many = append(many, fmt.Sprint("t", i))
+	}
+	if doc, err = remember(doc, many); err != nil {
+		t.Fatal(err)
+	}
+	f = flakes{}
+	if err := json.Unmarshal(doc, &f); err != nil || len(f.Tests) > maxFlakes || f.Tests["a"] != 2 {
+		t.Errorf("%d tests, a %d, %v", len(f.Tests), f.Tests["a"], err)
+	}
+	if doc, err = remember([]byte("garbage"), []string{"x"}); err != nil || string(doc) != `{"verifications":1,"tests":{"x":1}}` {
+		t.Errorf("%s %v", doc, err)
+	}
+}
