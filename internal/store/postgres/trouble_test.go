@@ -164,9 +164,8 @@ func TestServerAway(t *testing.T) {
 	}
 }
 
-// TestAwayTooLong: a write that cannot be stored says so in time; a cancelled one at once.
-func TestAwayTooLong(t *testing.T) {
-	srv := pgtest.Start(t)
+// testAwayTooLong: a write that cannot be stored says so in time; a cancelled one at once.
+func testAwayTooLong(t *testing.T, srv *pgtest.Server) {
 	p := newProxy(t, srv)
 	s := openAt(t, p.dsn(t, srv.Database(t)), Options{Patience: 200 * time.Millisecond})
 	id := storetest.New(t, s, 1)
@@ -189,10 +188,9 @@ func TestAwayTooLong(t *testing.T) {
 	}
 }
 
-// TestCutAnywhere cuts the connection after every few bytes of an append in turn, also after
+// testCutAnywhere cuts the connection after every few bytes of an append in turn, also after
 // the commit has left and before its answer came: the events are there once.
-func TestCutAnywhere(t *testing.T) {
-	srv := pgtest.Start(t)
+func testCutAnywhere(t *testing.T, srv *pgtest.Server) {
 	direct := srv.Database(t)
 	p := newProxy(t, srv)
 	s := openAt(t, p.dsn(t, direct), Options{})
@@ -220,9 +218,8 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
-// TestCreateCut: the same for a task and its order.
-func TestCreateCut(t *testing.T) {
-	srv := pgtest.Start(t)
+// testCreateCut: the same for a task and its order.
+func testCreateCut(t *testing.T, srv *pgtest.Server) {
 	p := newProxy(t, srv)
 	s := openAt(t, p.dsn(t, srv.Database(t)), Options{Queue: jobs{}})
 	if _, err := s.pool.Exec(t.Context(), `CREATE TABLE test_jobs (id bigint GENERATED ALWAYS AS IDENTITY, task text, epoch bigint, priority int)`); err != nil {
@@ -280,10 +277,10 @@ func appendForever(dsn string) {
 	}
 }
 
-// TestZombieProcess stops a process that appends, takes its task when the lease has ended, and
+// testZombieProcess stops a process that appends, takes its task when the lease has ended, and
 // lets it go on: its next word is that it is stale, and it stored nothing since.
-func TestZombieProcess(t *testing.T) {
-	dsn := pgtest.Start(t).Database(t)
+func testZombieProcess(t *testing.T, srv *pgtest.Server) {
+	dsn := srv.Database(t)
 	s := openAt(t, dsn, Options{})
 	id := storetest.New(t, s, 1)
 	cmd := exec.Command(os.Args[0])
