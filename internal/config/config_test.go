@@ -151,3 +151,41 @@ func FuzzParseRepo(f *testing.F) {
 		}
 	})
 }
+
+// The steps of a setup are lines, or maps with a line under run or root.
+func TestRepoSetup(t *testing.T) {
+	r, err := config.ParseRepo([]byte(`setup:
+  - root: apt-get update && apt-get install -y libpq-dev   # first
+  - {run: npm ci, files: [package.json, "lock/**"]}
+  - run: ldconfig
+    root: true
+  - make "generate"
+setup_timeout: 10m
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []config.SetupStep{
+		{Run: "apt-get update && apt-get install -y libpq-dev", Root: true},
+		{Run: "npm ci", Files: []string{"package.json", "lock/**"}},
+		{Run: "ldconfig", Root: true},
+		{Run: `make "generate"`},
+	}
+	if diff := cmp.Diff(want, r.Setup); diff != "" || r.SetupTimeout != 10*time.Minute {
+		t.Error(diff, r.SetupTimeout)
+	}
+	if r, err := config.ParseRepo([]byte("setup: []\n")); err != nil || r.Setup == nil || len(r.Setup) != 0 {
+		t.Errorf("an empty list is not an absent one: %#v %v", r.Setup, err)
+	}
+	if r, err := config.ParseRepo([]byte("test: make\n")); err != nil || r.Setup != nil {
+		t.Errorf("%#v %v", r.Setup, err)
+	}
+	for _, bad := range []string{
+		"setup: make\n", "setup: [\"\"]\n", "setup: [{run: a, root: b}]\n", "setup: [{root: 7}]\n", "setup: [{rum: a}]\n", "setup: [[a]]\n", "setup_timeout: -1s\n",
+		"setup: [" + strings.Repeat("a,", 50) + "a]\n", "setup: [" + strings.Repeat("a", 8<<10+1) + "]\n",
+	} {
+		if r, err := config.ParseRepo([]byte(bad)); task.ClassOf(err) != task.Invalid || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%.60q: %#v %v", bad, r.Setup, err)
+		}
+	}
+}
