@@ -17,6 +17,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/cli/kit"
 	"github.com/daybreak-agent/daybreak/internal/guest"
 	"github.com/daybreak-agent/daybreak/internal/guest/probe"
+	"github.com/daybreak-agent/daybreak/internal/network"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 )
 
@@ -50,12 +51,17 @@ type probeResult struct {
 	Notes      []string `json:"notes"`
 }
 
-func probeOne(ctx context.Context, env *kit.Env, a *app.App, asJSON bool) error {
+func probeOne(ctx context.Context, env *kit.Env, a *app.App, asJSON bool) (err error) {
 	rt, err := a.Runtime()
 	if err != nil {
 		return err
 	}
 	spec := a.SandboxSpec("probe")
+	shut, err := openMirror(ctx, a, &spec)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, shut(context.WithoutCancel(ctx))) }()
 	c := rt.Capabilities(ctx)
 	box, err := rt.Start(ctx, spec)
 	if err != nil {
@@ -87,6 +93,33 @@ func probeOne(ctx context.Context, env *kit.Env, a *app.App, asJSON bool) error 
 		return &kit.ExitError{Code: kit.Failure, Err: fmt.Errorf("%d of %d attempts had an outcome that was not expected", res.Unexpected, res.Attempts)}
 	}
 	return nil
+}
+
+// openMirror gives the sandbox the way to the package registries that an agent's has. What the
+// self-test asks of it is refused before any registry hears of it, and is no task's to record.
+func openMirror(ctx context.Context, a *app.App, spec *sandbox.Spec) (shut func(context.Context) error, err error) {
+	none := func(context.Context) error { return nil }
+	if a.Config.Network == network.Offline {
+		return none, nil
+	}
+	reach, err := a.Network()
+	if err != nil {
+		return nil, err
+	}
+	way, err := reach.Open(ctx, network.Request{
+		Task: "t_probe", Purpose: spec.Purpose, Mode: network.Registries,
+		Record: func(context.Context, []network.Entry) error { return nil },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the way to the package registries: %w", err)
+	}
+	if way == nil {
+		return none, nil
+	}
+	spec.Forwards = append(spec.Forwards, way.Forwards...)
+	spec.Files = append(spec.Files, way.Files...)
+	spec.Env = append(spec.Env, way.Env...)
+	return way.Close, nil
 }
 
 // observe runs the self-test inside.
