@@ -21,6 +21,8 @@ func layersOfTheSandbox() []layer {
 		{"seccomp", []string{"SBX-08", "SBX-09", "SBX-10"}},
 		{"network", []string{"NET-01"}},
 		{"read-only", []string{"SBX-02"}},
+		{"landlock", []string{"SBX-02"}},
+		{"userns", []string{"SBX-05"}},
 		{"nosuid", []string{"SBX-04"}},
 		{"pids", []string{"SBX-15"}},
 		{"cgroup", []string{"SBX-17", "SBX-18"}},

@@ -20,8 +20,18 @@ func AwaitEmpty(t *testing.T, r *Runtime, id string) {
 	}
 }
 
-// Alter changes the configuration of every later container: it takes a layer away.
-func Alter(r *Runtime, f func(*specs.Spec)) { r.alter = f }
+// Alter changes the configuration of every later container: it takes a layer away, beside the
+// one that the build goes without.
+func Alter(r *Runtime, f func(*specs.Spec)) {
+	base := layersOff()
+	r.alter = func(s *specs.Spec) {
+		for _, off := range []func(*specs.Spec){base, f} {
+			if off != nil {
+				off(s)
+			}
+		}
+	}
+}
 
 // WithoutLandlock takes the fence of Landlock away.
 func WithoutLandlock(s *specs.Spec) {

@@ -45,9 +45,10 @@ func layersOff() func(*specs.Spec) {
 			s.Process.NoNewPrivileges = false
 			noLandlock(s)
 		},
-		"landlock": noLandlock,
-		"userns":   func(s *specs.Spec) { s.Hooks = nil },
-		"masked":   func(s *specs.Spec) { s.Linux.MaskedPaths, s.Linux.ReadonlyPaths = nil, nil },
+		"landlock":  noLandlock,
+		"read-only": noLandlock, // which would hold alone
+		"userns":    func(s *specs.Spec) { s.Hooks = nil },
+		"masked":    func(s *specs.Spec) { s.Linux.MaskedPaths, s.Linux.ReadonlyPaths = nil, nil },
 		"core": func(s *specs.Spec) {
 			s.Process.Rlimits = []specs.POSIXRlimit{{Type: "RLIMIT_CORE", Hard: ^uint64(0), Soft: ^uint64(0)}}
 		},
