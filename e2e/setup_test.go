@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
@@ -56,4 +57,21 @@ func TestKillInSetup(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRealSetup prepares dependencies from the registries that this machine's own clients use. It
+// needs DAYBREAK_REAL_REGISTRIES=1.
+func TestRealSetup(t *testing.T) {
+	if os.Getenv("DAYBREAK_REAL_REGISTRIES") != "1" {
+		t.Skip("DAYBREAK_REAL_REGISTRIES is not 1")
+	}
+	need(t, "go", "npm", "node")
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/real",
+		Setup: func(env *testscript.Env) error {
+			env.Vars = append(env.Vars, "REAL_HOME="+os.Getenv("HOME"))
+			return setup(env)
+		},
+		Cmds: commands(), RequireExplicitExec: true, RequireUniqueNames: true,
+	})
 }

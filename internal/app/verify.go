@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"path/filepath"
 
+	"github.com/daybreak-agent/daybreak/internal/network"
 	"github.com/daybreak-agent/daybreak/internal/prover"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/store"
@@ -31,8 +33,44 @@ func (a *App) Prover() (*prover.Prover, error) {
 	if err != nil {
 		return nil, err
 	}
+	reach, err := a.Network()
+	if err != nil {
+		return nil, err
+	}
 	return prover.New(prover.Config{
 		Runtime: rt, Git: a.Git, Snapshots: a.Snapshots, Sandbox: a.SandboxSpec(""), Owner: standAlone, Record: logs{a.Store}, Setup: a.setup(),
-		Now: a.Now, Rand: a.opts.Rand, Logger: a.opts.Logger,
+		Access: a.prepareOnly(reach), Now: a.Now, Rand: a.opts.Rand, Logger: a.opts.Logger,
 	}), nil
+}
+
+// prepareOnly lets the sandbox that installs dependencies reach the registries, and no other.
+func (a *App) prepareOnly(reach network.Network) func(context.Context, *sandbox.Spec) (func(context.Context) error, error) {
+	return func(ctx context.Context, spec *sandbox.Spec) (func(context.Context) error, error) {
+		if spec.Purpose != "prepare" {
+			return nil, nil
+		}
+		// The checkout has a repository of its own, of the one commit.
+		known, err := prover.KnownNames(ctx, a.Git, filepath.Join(spec.Tree, ".git"), "HEAD")
+		if err != nil {
+			return nil, err
+		}
+		way, err := reach.Open(ctx, network.Request{
+			Task: standAlone, Purpose: spec.Purpose, Mode: network.Registries, Known: known,
+			Record: func(ctx context.Context, entries []network.Entry) error {
+				for _, e := range entries {
+					if e.Refused != "" {
+						a.opts.Logger.WarnContext(ctx, "a package was refused", "ecosystem", e.Ecosystem, "name", e.Name, "version", e.Version, "reason", e.Refused)
+					}
+				}
+				return nil
+			},
+		})
+		if err != nil || way == nil {
+			return nil, err
+		}
+		spec.Forwards = append(spec.Forwards, way.Forwards...)
+		spec.Files = append(spec.Files, way.Files...)
+		spec.Env = append(spec.Env, way.Env...)
+		return way.Close, nil
+	}
 }

@@ -71,7 +71,7 @@ var may = map[string][]string{
 	},
 	"setup":    {"task"},
 	"evidence": {"task", "event", "git"},
-	"prover":   {"task", "guest", "setup", "sandbox", "git", "snapshot", "verify", "config"},
+	"prover":   {"task", "guest", "setup", "sandbox", "git", "snapshot", "verify", "config", "policy/lockfile"},
 	"server":   {"task"},
 	"config":   {"task"},
 	"demo":     {"task", "git"},

@@ -7,9 +7,9 @@ import (
 	"sync"
 
 	"github.com/daybreak-agent/daybreak/internal/event"
-	"github.com/daybreak-agent/daybreak/internal/git"
 	"github.com/daybreak-agent/daybreak/internal/network"
 	"github.com/daybreak-agent/daybreak/internal/policy/lockfile"
+	"github.com/daybreak-agent/daybreak/internal/prover"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 )
 
@@ -119,11 +119,6 @@ func (r *run) spentNames() network.Spent {
 	return s
 }
 
-const (
-	maxLockfiles     = 200
-	maxLockfileBytes = 16 << 20
-)
-
 // knownNames reads the lockfiles of the base commit, once per run.
 func (r *run) knownNames(ctx context.Context) (lockfile.Known, error) {
 	r.reach.mu.Lock()
@@ -131,25 +126,10 @@ func (r *run) knownNames(ctx context.Context) (lockfile.Known, error) {
 	if r.reach.known != nil {
 		return *r.reach.known, nil
 	}
-	list, err := r.cfg.Git.ListTree(ctx, r.snap.GitDir, r.snap.Base)
+	k, err := prover.KnownNames(ctx, r.cfg.Git, r.snap.GitDir, r.snap.Base)
 	if err != nil {
-		return lockfile.Known{}, err
+		return k, err
 	}
-	var files []git.Entry
-	for _, e := range list {
-		if lockfile.Names(e.Path) && e.Mode&0o170000 == 0o100000 && len(files) < maxLockfiles {
-			files = append(files, e)
-		}
-	}
-	blobs, err := r.cfg.Git.Blobs(ctx, r.snap.GitDir, files, maxLockfileBytes)
-	if err != nil {
-		return lockfile.Known{}, err
-	}
-	var k lockfile.Known
-	for _, f := range files {
-		k.Add(f.Path, blobs[f.ID])
-	}
-	k.Done()
 	r.reach.known = &k
 	return k, nil
 }
