@@ -92,9 +92,10 @@ func (r *Runtime) Capabilities(ctx context.Context) sandbox.Capabilities {
 	switch {
 	case !r.engine.host: // its kernel is not this one
 	case r.landlock() > 0:
-		c.Facts = append(c.Facts, fmt.Sprintf("Landlock %d fences what commands may write, beside the mounts", r.landlock()))
+		c.Facts = append(c.Facts, fmt.Sprintf("Landlock %d", r.landlock()))
 	default:
-		c.Facts = append(c.Facts, "no Landlock in this kernel (5.19 or newer with lsm=landlock has it): mounts alone decide what commands may write")
+		c.Facts = append(c.Facts, "no Landlock")
+		c.Notes = append(c.Notes, "no Landlock: mounts alone decide what commands may write; a kernel from 5.19 on with landlock among its lsm= adds a second wall")
 	}
 	if !r.groups.swapAccounting() {
 		c.Notes = append(c.Notes, "no swap accounting: the memory limit does not count swap; boot with swapaccount=1")
