@@ -41,7 +41,9 @@ func TestFailingLayersRefuse_GW09(t *testing.T) {
 		}},
 		{"sysctl", func(s *specs.Spec) { s.Linux.Sysctl = map[string]string{"net.ipv4.no_such": "1"} }},
 		{"runtime", func(s *specs.Spec) { s.Process.Args = nil }},
-		{"landlock", func(s *specs.Spec) { s.Process.Args = append(s.Process.Args, "--landlock", "2", "--write", "/no/such/tree") }},
+		{"landlock", func(s *specs.Spec) {
+			s.Process.Args = append(s.Process.Args, "--landlock", "2", "--write", "/no/such/tree")
+		}},
 		{"user namespace limit", func(s *specs.Spec) { s.Hooks.CreateContainer[0].Args = []string{"guest", "no-such-verb"} }},
 	} {
 		t.Run(c.layer, func(t *testing.T) {
