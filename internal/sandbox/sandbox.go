@@ -2,7 +2,7 @@
 // Adapters live in sandbox/<runtime>, the suite that each passes in sandbox/sandboxtest.
 //
 // Invariants: a launch that cannot set up one of its layers is refused and names the layer,
-// there is no weaker mode; a sandbox has no network but its own loopback; it sees no secret
+// there is no weaker mode; a sandbox has no network but its own loopback and what is forwarded to it; it sees no secret
 // and no host path; after [Sandbox.Destroy] no process of it is alive and nothing of it is
 // mounted; the host reads what a sandbox wrote only through [Sandbox.Export].
 package sandbox
@@ -52,7 +52,9 @@ type Spec struct {
 	Limits Limits
 }
 
-// Layers are what lies below a writable place, and where its changes go.
+// Layers are what lies below a writable place, and where its changes go. A kept directory is
+// empty before, belongs to ids of the sandbox after, and lies below one that no other user of
+// the host may enter; who writes more into it than the limit of that place is ended.
 type Layers struct {
 	Lower []string // read-only host directories, lowest first; each was the Keep of an earlier sandbox
 	Keep  string   // host directory that receives what this sandbox writes there; empty: memory, gone at the end
