@@ -86,6 +86,30 @@ func isDir(p string) bool {
 	return err == nil && st.IsDir()
 }
 
+// MirrorFacts starts the mirror's process as a sandbox would have it and says what it is confined
+// by and where packages come from. Without a registry both are empty.
+func (a *App) MirrorFacts(ctx context.Context) (confined string, from []string, err error) {
+	if _, err := a.Network(); err != nil {
+		return "", nil, err
+	}
+	set, err := a.mirror.Configured(ctx)
+	if err != nil || set.Empty() {
+		return "", nil, err
+	}
+	s, err := a.mirror.Open(ctx, service.Request{
+		About:  service.Description{Task: "doctor", Base: fmt.Sprintf("http://127.0.0.1:%d", routesPort), Offline: true},
+		Record: func(context.Context, []mirror.Entry) error { return nil },
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	confined = fmt.Sprintf("a process of its own, as user %d", mirrorUID)
+	if os.Geteuid() != 0 {
+		confined = "a process of its own, under your own user id: namespaces and missing capabilities fence it, not a user of its own"
+	}
+	return confined + ", with a file system of its store and certificates alone", upstreams(set), s.Close(ctx)
+}
+
 // Open implements network.Network.
 func (r *registries) Open(ctx context.Context, q network.Request) (*network.Way, error) {
 	set, err := r.keeper.Configured(ctx)

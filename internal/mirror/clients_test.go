@@ -332,3 +332,41 @@ func TestRealApt(t *testing.T) {
 	in.run(nil, "apt-get", append(opts, "download", "hello")...)
 	in.has("hello_*.deb")
 }
+
+// TestRealWarm says how long a client takes through a warm mirror, with indexes and objects from
+// the disk, and how long directly. It holds nothing to that: machines and networks differ.
+func TestRealWarm(t *testing.T) {
+	tool(t, "go")
+	r := realRig(t, func(c Config) bool { return c.Go != nil && c.Go.Sum != nil && c.NPM != nil })
+	reach(t, r.m, &r.m.cfg.Go.Upstream, "golang.org/x/sync/@v/list")
+	direct := func(in *box) []string {
+		return []string{
+			"GOPROXY=" + r.m.cfg.Go.URL, "GOSUMDB=" + r.m.cfg.Go.Sum.Key,
+			"npm_config_registry=" + r.m.cfg.NPM.URL, "npm_config_replace_registry_host=npmjs",
+		}
+	}
+	for _, round := range []string{"cold", "warm", "direct", "warm, after a restart", "direct again"} {
+		if round == "warm, after a restart" {
+			r.m.Close()
+			m, err := New(r.m.cfg)
+			check(t, err)
+			t.Cleanup(m.Close)
+			r.m = m
+		}
+		in := r.box(t, func(c *SessionConfig) { c.Limits.NewNames = 500 })
+		var env []string
+		if strings.HasPrefix(round, "direct") {
+			env = direct(in)
+		}
+		in.write("go.mod", "module m\n\ngo 1.21\n\nrequire (\n\tgolang.org/x/tools v0.32.0\n\tgolang.org/x/text v0.24.0\n\tgolang.org/x/net v0.39.0\n\tgolang.org/x/crypto v0.37.0\n)\n")
+		begun := time.Now()
+		in.run(env, "go", "mod", "download")
+		module := time.Since(begun)
+		in.write("package.json", `{"name":"m","version":"1.0.0","dependencies":{"express":"4.21.2","lodash":"4.17.21"}}`)
+		in.run(env, "npm", "install", "--package-lock-only")
+		check(t, os.RemoveAll(in.home+"/npm"))
+		begun = time.Now()
+		in.run(env, "npm", "ci")
+		t.Logf("%-24s go mod download %6.2fs, npm ci %6.2fs", round, module.Seconds(), time.Since(begun).Seconds())
+	}
+}

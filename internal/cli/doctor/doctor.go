@@ -20,6 +20,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/app"
 	"github.com/daybreak-agent/daybreak/internal/cli/kit"
 	"github.com/daybreak-agent/daybreak/internal/guest"
+	"github.com/daybreak-agent/daybreak/internal/network"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 )
 
@@ -70,6 +71,7 @@ func check(ctx context.Context, env *kit.Env, model string) error {
 	r.good("data", a.Dir)
 	r.programs()
 	r.sandbox(ctx, a)
+	r.network(ctx, a, cfg.Network)
 	if model == "" {
 		model = cfg.Model
 	}
@@ -92,6 +94,24 @@ func check(ctx context.Context, env *kit.Env, model string) error {
 		r.note("price", "the catalogue has no price for "+model+": a budget in dollars cannot hold; set providers.<name>.price")
 	}
 	return r.end()
+}
+
+// network starts the package mirror and says what sandboxes may reach.
+func (r *report) network(ctx context.Context, a *app.App, mode string) {
+	confined, from, err := a.MirrorFacts(ctx)
+	switch {
+	case err != nil:
+		r.bad("network", err.Error())
+	case len(from) == 0:
+		r.note("network", "no package registry is configured and none found: sandboxes reach nothing; set mirror in the configuration if dependencies are to be installed")
+	default:
+		when := "sandboxes reach package registries through the mirror, and nothing else"
+		if mode == network.Offline {
+			when = "only the sandbox that prepares dependencies reaches package registries, through the mirror"
+		}
+		r.good("network", when+": "+strings.Join(from, ", "))
+		r.good("mirror", confined)
+	}
 }
 
 func (r *report) end() error {
