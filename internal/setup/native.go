@@ -148,6 +148,12 @@ func (d *detector) java() {
 			Files: d.below(dir, "build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts", "gradle.properties", "gradle.lockfile", "libs.versions.toml",
 				"verification-metadata.xml", "gradle-wrapper.properties", "gradlew"),
 		}
+		for _, f := range d.tree.Files {
+			if in := strings.TrimPrefix(f, prefixOf(dir)); strings.HasPrefix(in, "buildSrc/") || strings.HasPrefix(in, "build-logic/") ||
+				strings.HasSuffix(in, ".gradle") || strings.HasSuffix(in, ".gradle.kts") {
+				s.Files = append(s.Files, f)
+			}
+		}
 		if d.has(dir, "gradlew") {
 			s.Run, s.Needs = "sh ./gradlew --no-daemon --console=plain testClasses", "java"
 			s.Why += " with a wrapper"

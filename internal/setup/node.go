@@ -24,6 +24,21 @@ func (p packageJSON) installs() bool {
 	return slices.ContainsFunc(installScripts, func(s string) bool { _, ok := p.Scripts[s]; return ok })
 }
 
+// neighbours reports whether a dependency is a directory of the repository, whose own scripts a
+// package manager runs.
+func (p packageJSON) neighbours() bool {
+	for _, deps := range []map[string]any{p.Deps, p.Dev, p.Optional} {
+		for _, v := range deps {
+			s, _ := v.(string)
+			to, file := strings.CutPrefix(s, "file:")
+			if strings.HasPrefix(s, "link:") || strings.HasPrefix(s, "portal:") || file && !strings.HasSuffix(to, ".tgz") && !strings.HasSuffix(to, ".tar.gz") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // nodeLocks say which manager wrote them, in the order in which they are believed.
 var nodeLocks = []struct{ file, manager string }{
 	{"pnpm-lock.yaml", "pnpm"},
@@ -92,13 +107,13 @@ var (
 )
 
 func (d *detector) nodeStep(dir string, p packageJSON, lock, manager string, workspace bool) {
-	s := Step{Name: manager, Dir: dir, Needs: manager, Why: path.Join(dir, lock), Whole: p.installs()}
+	s := Step{Name: manager, Dir: dir, Needs: manager, Why: path.Join(dir, lock), Whole: p.installs() || p.neighbours()}
 	s.Files = d.present(dir, lock, ".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "pnpm-workspace.yaml", "package.json")
 	if workspace {
 		for _, f := range d.below(dir, "package.json") {
 			s.Files = append(s.Files, f)
 			var member packageJSON
-			s.Whole = s.Whole || json.Unmarshal(d.tree.Read(f), &member) == nil && member.installs()
+			s.Whole = s.Whole || json.Unmarshal(d.tree.Read(f), &member) == nil && (member.installs() || member.neighbours())
 		}
 	}
 	for _, f := range d.tree.Files {

@@ -61,7 +61,7 @@ func (d *detector) pythonIn(dir string) bool {
 		d.pyStep(Step{
 			Name: name, Run: run, Dir: dir, Needs: name, Why: path.Join(dir, lock), Env: env,
 			Files: d.present(dir, lock, "pyproject.toml", "Pipfile", "setup.py", "setup.cfg", "poetry.toml", "uv.toml", ".python-version"),
-			Whole: d.has(dir, "setup.py"),
+			Whole: d.pyBuilds(dir),
 		})
 	}
 	switch {
@@ -163,7 +163,7 @@ func (d *detector) pip(dir string) bool {
 	}
 	s := Step{
 		Name: "pip", Run: "python3 -m pip install --disable-pip-version-check --no-input " + strings.Join(args, " "), Dir: dir, Needs: "python3",
-		Why: strings.Join(why, ", "), Whole: d.has(dir, "setup.py"),
+		Why: strings.Join(why, ", "), Whole: d.pyBuilds(dir),
 		Files: d.present(dir, "pyproject.toml", "setup.py", "setup.cfg", "constraints.txt", ".python-version"),
 	}
 	// Requirement files include others by any name.
@@ -182,6 +182,12 @@ func (d *detector) pip(dir string) bool {
 	}
 	d.pyStep(s)
 	return true
+}
+
+// pyBuilds reports whether installing the project runs code of its own: an old setup.py, or what
+// build backends take from the tree.
+func (d *detector) pyBuilds(dir string) bool {
+	return d.first(dir, "setup.py", "build.py", "hatch_build.py") != "" || strings.Contains(d.read(dir, "pyproject.toml"), "backend-path")
 }
 
 func prefixOf(dir string) string {
