@@ -81,6 +81,7 @@ func measures() []measure {
 		{"sandbox", "sandbox start on a large snapshot", measureSandbox},
 		{"append", "durable appends", measureAppend},
 		{"memory", "tasks that wait for the model", measureMemory},
+		{"fleet", "30 and 300 tasks on one store, with two dispatchers", measureFleet},
 	}
 }
 
