@@ -17,6 +17,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	"github.com/ulikunitz/xz"
 )
 
 // archive is one apt archive and the newest signed date seen of each suite, so that an older
@@ -213,7 +214,11 @@ func (m *Mirror) debFind(ctx context.Context, s *Session, a *archive, file strin
 		}
 		for _, comp := range a.Components {
 			for _, arch := range a.Archs {
-				f, ok := rel.files[comp+"/binary-"+arch+"/Packages.gz"]
+				dir := comp + "/binary-" + arch + "/Packages"
+				f, ok := rel.files[dir+".gz"]
+				if !ok {
+					f, ok = rel.files[dir+".xz"]
+				}
 				if !ok {
 					continue
 				}
@@ -237,9 +242,9 @@ func (m *Mirror) debPackages(ctx context.Context, s *Session, a *archive, suite 
 			return nil, err
 		}
 		defer b.Close()
-		z, err := gzip.NewReader(b)
+		z, err := unpacked(f.name, b)
 		if err != nil {
-			return nil, bad(ReasonUpstream, "the package index is no gzip file")
+			return nil, bad(ReasonUpstream, "the package index is not compressed as its name says")
 		}
 		left := min(m.cfg.Sizes.Decoded, b.size*maxRatio+1<<20)
 		files, err := parsePackages(&counted{z, &left}, a.URL)
@@ -252,6 +257,15 @@ func (m *Mirror) debPackages(ctx context.Context, s *Session, a *archive, suite 
 		return &document{files: files}, nil
 	})
 	return doc, err
+}
+
+// unpacked reads an index, by the ending of its name. What an index may make the reader hold is
+// the archive's to say: the bytes are those that it signed.
+func unpacked(name string, r io.Reader) (io.Reader, error) {
+	if strings.HasSuffix(name, ".xz") {
+		return xz.NewReader(bufio.NewReader(r))
+	}
+	return gzip.NewReader(r)
 }
 
 // parsePackages keeps each package's path and digest.
