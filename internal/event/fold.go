@@ -48,6 +48,7 @@ type Summary struct {
 	PullRequest  *PullRequestOpened
 	Ended        *PullRequestEnded
 	Findings     []task.Finding    // of policy, in order
+	Dropped      []ClaimDropped    // of the agent's words, in order
 	Effects      map[string]Effect // outside effects by key
 
 	OpenCalls    []ToolStarted             // tool calls without a result, in order
@@ -188,6 +189,8 @@ func (s *Summary) take(seq int64, p Payload) {
 		s.PullRequest = p
 	case *PullRequestEnded:
 		s.Ended = p
+	case *ClaimDropped:
+		s.Dropped = append(s.Dropped, *p)
 	case *PolicyFound:
 		s.Findings = append(s.Findings, p.Finding)
 	case *WallClocked:
@@ -272,6 +275,7 @@ type NetworkName struct {
 type Reach struct {
 	Opened   *NetworkOpened   // the newest
 	New      []NetworkName    // outside the base's lockfiles, in order
+	Noted    []NetworkName    // versions with something a reviewer should know, the first [MaxReachRefused]
 	Known    int              // names the base's lockfiles have, each counted once a sandbox
 	Refused  []NetworkRefused // the first [MaxReachRefused]
 	Refusals int              // all of them
@@ -287,8 +291,14 @@ func (r *Reach) take(p Payload) {
 	case *NetworkAsked:
 		if p.New {
 			r.New = append(r.New, p.Names...)
-		} else {
-			r.Known += len(p.Names)
+			return
+		}
+		for _, n := range p.Names {
+			if len(n.Notes) == 0 {
+				r.Known++
+			} else if len(r.Noted) < MaxReachRefused {
+				r.Noted = append(r.Noted, n)
+			}
 		}
 	case *NetworkRefused:
 		r.Refusals++

@@ -15,7 +15,7 @@ func TestReach(t *testing.T) {
 	ps := []Payload{
 		TaskCreated{},
 		NetworkOpened{Purpose: "agent", Mode: "registries", Upstreams: []string{"npm reg.test"}, Known: 2},
-		NetworkAsked{Purpose: "agent", Names: []NetworkName{{Ecosystem: "npm", Name: "a"}, {Ecosystem: "npm", Name: "b"}}},
+		NetworkAsked{Purpose: "agent", Names: []NetworkName{{Ecosystem: "npm", Name: "a"}, {Ecosystem: "npm", Name: "b"}, {Ecosystem: "npm", Name: "c", Version: "1.0.0", Notes: []string{"yanked"}}}},
 		NetworkAsked{Purpose: "agent", New: true, Names: []NetworkName{{Ecosystem: "npm", Name: "c", Version: "1.0.0", Notes: []string{"yanked"}}}},
 	}
 	for range MaxReachRefused + 5 {
@@ -36,7 +36,7 @@ func TestReach(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := sum.Reach
-	if sum.State != task.Queued || r.Known != 2 || r.Refusals != MaxReachRefused+5 || len(r.Refused) != MaxReachRefused || r.Opened.Mode != "registries" {
+	if sum.State != task.Queued || r.Known != 2 || r.Refusals != MaxReachRefused+5 || len(r.Refused) != MaxReachRefused || len(r.Noted) != 1 || r.Noted[0].Notes[0] != "yanked" || r.Opened.Mode != "registries" {
 		t.Errorf("%+v", r)
 	}
 	if d := cmp.Diff([]NetworkName{{Ecosystem: "npm", Name: "c", Version: "1.0.0", Notes: []string{"yanked"}}}, r.New); d != "" {

@@ -57,9 +57,9 @@ func TestBudgetIsTheTasks(t *testing.T) {
 	}
 }
 
-// TestIndexesOutliveTheMirror: after a restart, and however old they are, an offline session
+// TestNET21IndexesOutliveTheMirror: after a restart, and however old they are, an offline session
 // gets every index and file that was fetched before, and no upstream hears of it.
-func TestIndexesOutliveTheMirror(t *testing.T) {
+func TestNET21IndexesOutliveTheMirror(t *testing.T) {
 	paths := []string{
 		"/npm/@team/lib", "/npm/@team/lib/-/lib-1.0.0.tgz",
 		"/go/example.com/team/lib/@v/list", "/go/example.com/team/lib/@v/v1.0.0.info", "/go/example.com/team/lib/@v/v1.0.0.mod", "/go/example.com/team/lib/@v/v1.0.0.zip",

@@ -10,20 +10,17 @@ import (
 // writeReach says which packages outside the lockfiles were asked for, and what was refused: a
 // reviewer must see both.
 func writeReach(b *strings.Builder, r event.Reach) {
-	if len(r.New) == 0 && r.Refusals == 0 {
+	if len(r.New)+len(r.Noted) == 0 && r.Refusals == 0 {
 		return
 	}
 	b.WriteString("#### Package registries\n\n")
 	if len(r.New) > 0 {
-		fmt.Fprintf(b, "Asked for %s that no lockfile of the base has:\n\n| ecosystem | package | what the registry says |\n|---|---|---|\n", count(len(r.New), "package"))
-		for i, n := range r.New {
-			if i == maxRows {
-				fmt.Fprintf(b, "| | and %d more | |\n", len(r.New)-i)
-				break
-			}
-			fmt.Fprintf(b, "| %s | %s | %s |\n", cell(n.Ecosystem), cell(strings.TrimSpace(n.Name+" "+n.Version)), cell(strings.Join(n.Notes, "; ")))
-		}
-		b.WriteString("\n")
+		fmt.Fprintf(b, "Asked for %s that no lockfile of the base has:\n\n", count(len(r.New), "package"))
+		listNames(b, r.New)
+	}
+	if len(r.Noted) > 0 {
+		b.WriteString("What the registries say of versions that were fetched:\n\n")
+		listNames(b, r.Noted)
 	}
 	if r.Refusals > 0 {
 		fmt.Fprintf(b, "Refused %s:\n\n| ecosystem | package | reason |\n|---|---|---|\n", count(r.Refusals, "request"))
@@ -38,4 +35,16 @@ func writeReach(b *strings.Builder, r event.Reach) {
 		}
 		b.WriteString("\n")
 	}
+}
+
+func listNames(b *strings.Builder, names []event.NetworkName) {
+	b.WriteString("| ecosystem | package | note |\n|---|---|---|\n")
+	for i, n := range names {
+		if i == maxRows {
+			fmt.Fprintf(b, "| | and %d more | |\n", len(names)-i)
+			break
+		}
+		fmt.Fprintf(b, "| %s | %s | %s |\n", cell(n.Ecosystem), cell(strings.TrimSpace(n.Name+" "+n.Version)), cell(strings.Join(n.Notes, "; ")))
+	}
+	b.WriteString("\n")
 }

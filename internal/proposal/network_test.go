@@ -15,7 +15,8 @@ func TestReachIsShown(t *testing.T) {
 		t.Errorf("nothing was asked for and it says %q", b.String())
 	}
 	r := event.Reach{
-		New:      []event.NetworkName{{Ecosystem: "npm", Name: "left-pad", Version: "1.3.0", Notes: []string{"deprecated: use | instead"}}},
+		New:      []event.NetworkName{{Ecosystem: "npm", Name: "left-pad"}},
+		Noted:    []event.NetworkName{{Ecosystem: "npm", Name: "left-pad", Version: "1.3.0", Notes: []string{"deprecated: use | instead"}}},
 		Refusals: 40,
 	}
 	for range 40 {
@@ -23,7 +24,7 @@ func TestReachIsShown(t *testing.T) {
 	}
 	writeReach(&b, r)
 	got := b.String()
-	for _, want := range []string{"| `npm` | `left-pad 1.3.0` | `deprecated: use \\| instead` |", "Refused 40 requests", "`name.foreign`", "and 10 more"} {
+	for _, want := range []string{"| `npm` | `left-pad 1.3.0` | `deprecated: use \\| instead` |", "Refused 40 requests", "Asked for 1 package that", "| `npm` | `left-pad` |", "`name.foreign`", "and 10 more"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}

@@ -8,7 +8,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/daybreak-agent/daybreak/internal/mirror"
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -63,6 +67,7 @@ type Session struct {
 	req       Request
 	dir       string
 	files     []*os.File // listeners
+	lock      *os.File   // holds dir
 	in        chan asked
 	opened    chan opened
 	closed    chan struct{} // the process has said its last word
@@ -157,6 +162,12 @@ func (s *Session) listen(run string) error {
 	if s.dir, err = os.MkdirTemp(run, "m-"); err != nil {
 		return err
 	}
+	if s.lock, err = os.Open(s.dir); err != nil { // says that somebody is there; see sweep
+		return err
+	}
+	if err := unix.Flock(int(s.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return err
+	}
 	names := []string{"r"}
 	if s.req.Front {
 		names = append(names, "f")
@@ -190,7 +201,36 @@ func (s *Session) remove() error {
 	if s.dir == "" {
 		return nil
 	}
-	return os.RemoveAll(s.dir)
+	err := os.RemoveAll(s.dir)
+	if s.lock != nil {
+		_ = s.lock.Close() // nothing was written
+	}
+	return err
+}
+
+// sweep removes the sockets of callers that died. A directory that is younger than a minute may
+// be one that nobody has locked yet.
+func sweep(run string, now time.Time) error {
+	dirs, err := os.ReadDir(run)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	for _, d := range dirs {
+		name := filepath.Join(run, d.Name())
+		st, serr := os.Stat(name)
+		if serr != nil || !strings.HasPrefix(d.Name(), "m-") || now.Sub(st.ModTime()) < time.Minute {
+			continue
+		}
+		f, oerr := os.Open(name)
+		if oerr != nil {
+			continue // gone meanwhile
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			err = errors.Join(err, os.RemoveAll(name))
+		}
+		err = errors.Join(err, f.Close())
+	}
+	return err
 }
 
 // description is the session as a process must know it now: what it let through before counts.

@@ -80,6 +80,9 @@ func readable() []string {
 
 // start runs the program, has it shut itself in, and configures it.
 func (k *Keeper) start(ctx context.Context, s Settings) (*process, error) {
+	if err := sweep(k.cfg.RunDir, time.Now()); err != nil {
+		return nil, err
+	}
 	root := filepath.Join(k.cfg.Store, "root")
 	store := filepath.Join(k.cfg.Store, "packages")
 	for _, d := range []string{root, store} {

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/daybreak-agent/daybreak/internal/mirror"
 )
 
@@ -379,6 +381,47 @@ func TestRefusesWhatCannotBeSetUp(t *testing.T) {
 	_, err := r.k.Open(t.Context(), Request{Record: (&record{}).add})
 	if err == nil || !strings.Contains(err.Error(), "plain HTTP") || !strings.Contains(err.Error(), "network: offline") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestSweep: what a caller left that died is removed, what another holds or just made is not.
+func TestSweep(t *testing.T) {
+	run := t.TempDir()
+	for _, n := range []string{"m-dead", "m-held", "other"} {
+		if err := os.Mkdir(filepath.Join(run, n), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held, err := os.Open(filepath.Join(run, "m-held"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	names := func(now time.Time) string {
+		if err := sweep(run, now); err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		left, err := os.ReadDir(run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range left {
+			out = append(out, d.Name())
+		}
+		return strings.Join(out, " ")
+	}
+	if got := names(time.Now()); got != "m-dead m-held other" {
+		t.Errorf("at once: %s", got)
+	}
+	if got := names(time.Now().Add(time.Hour)); got != "m-held other" {
+		t.Errorf("later: %s", got)
+	}
+	if err := sweep(filepath.Join(run, "none"), time.Now()); err != nil {
+		t.Error(err)
 	}
 }
 
