@@ -5,14 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,108 +20,6 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/store/storetest"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
-
-// proxy stands between a store and its server, and can be cut: connections break and new ones
-// are refused until it is mended.
-type proxy struct {
-	dir, to string
-	mu      sync.Mutex
-	cut     bool
-	after   int // bytes from the client after which it is cut by itself; 0: not
-	open    map[net.Conn]bool
-}
-
-func newProxy(t *testing.T, srv *pgtest.Server) *proxy {
-	t.Helper()
-	p := &proxy{dir: t.TempDir(), to: srv.Socket(), open: map[net.Conn]bool{}}
-	l, err := net.Listen("unix", filepath.Join(p.dir, ".s.PGSQL.5432"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close(); p.set(true) })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go p.serve(c)
-		}
-	}()
-	return p
-}
-
-func (p *proxy) serve(c net.Conn) {
-	defer func() { _ = c.Close() }()
-	s, err := net.Dial("unix", p.to)
-	if err != nil {
-		return
-	}
-	defer func() { _ = s.Close() }()
-	p.mu.Lock()
-	if p.cut {
-		p.mu.Unlock()
-		return
-	}
-	p.open[c], p.open[s] = true, true
-	p.mu.Unlock()
-	go func() { _, _ = io.Copy(c, s); _ = c.Close() }()
-	buf := make([]byte, 4096)
-	for {
-		n, err := c.Read(buf)
-		if n > 0 {
-			if _, err := s.Write(buf[:n]); err != nil {
-				return
-			}
-			p.count(n)
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-// count cuts everything once so many bytes went to the server: it may have got its order and
-// done it, and nobody hears of it.
-func (p *proxy) count(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.after == 0 {
-		return
-	}
-	if p.after -= n; p.after <= 0 {
-		p.after = 0
-		for c := range p.open {
-			_ = c.Close()
-		}
-		p.open = map[net.Conn]bool{}
-	}
-}
-
-func (p *proxy) set(cut bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cut = cut
-	if cut {
-		for c := range p.open {
-			_ = c.Close()
-		}
-		p.open = map[net.Conn]bool{}
-	}
-}
-
-// dsn is the address of the same database through the proxy.
-func (p *proxy) dsn(t *testing.T, direct string) string {
-	t.Helper()
-	u, err := url.Parse(direct)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("host", p.dir)
-	u.RawQuery = q.Encode()
-	return u.String()
-}
 
 // TestServerAway: while the server cannot be reached, a write waits; when it is back the write
 // is stored once, the watchers are woken, and the lease is as it was.
@@ -166,11 +59,11 @@ func TestServerAway(t *testing.T) {
 
 // testAwayTooLong: a write that cannot be stored says so in time; a cancelled one at once.
 func testAwayTooLong(t *testing.T, srv *pgtest.Server) {
-	p := newProxy(t, srv)
-	s := openAt(t, p.dsn(t, srv.Database(t)), Options{Patience: 200 * time.Millisecond})
+	p := pgtest.NewProxy(t, srv)
+	s := openAt(t, p.DSN(t, srv.Database(t)), Options{Patience: 200 * time.Millisecond})
 	id := storetest.New(t, s, 1)
 	l := storetest.Lease(t, s, id)
-	p.set(true)
+	p.Cut()
 	_, err := s.Append(t.Context(), l, storetest.Draft(t, event.Noticed{}))
 	var e *task.Error
 	if !errors.As(err, &e) || e.Class != task.Unavailable || e.Fix == "" {
@@ -182,7 +75,7 @@ func testAwayTooLong(t *testing.T, srv *pgtest.Server) {
 	if _, err := s.Append(ctx, l, storetest.Draft(t, event.Noticed{})); !errors.Is(err, why) {
 		t.Fatalf("%v", err)
 	}
-	p.set(false)
+	p.Mend()
 	if n := len(storetest.Log(t, s, id)); n != 1 {
 		t.Fatalf("%d events", n)
 	}
@@ -192,15 +85,13 @@ func testAwayTooLong(t *testing.T, srv *pgtest.Server) {
 // the commit has left and before its answer came: the events are there once.
 func testCutAnywhere(t *testing.T, srv *pgtest.Server) {
 	direct := srv.Database(t)
-	p := newProxy(t, srv)
-	s := openAt(t, p.dsn(t, direct), Options{})
+	p := pgtest.NewProxy(t, srv)
+	s := openAt(t, p.DSN(t, direct), Options{})
 	id := storetest.New(t, s, 1)
 	l := storetest.Lease(t, s, id)
 	want := 1
 	for after := 1; after < 1600; after += 60 {
-		p.mu.Lock()
-		p.after = after
-		p.mu.Unlock()
+		p.CutAfter(after)
 		got, err := s.Append(t.Context(), l, storetest.Draft(t, event.Noticed{Step: after, Text: "first"}), storetest.Draft(t, event.Noticed{Step: after}))
 		if err != nil || len(got) != 2 {
 			t.Fatalf("cut after %d bytes: %d events, %v", after, len(got), err)
@@ -210,9 +101,7 @@ func testCutAnywhere(t *testing.T, srv *pgtest.Server) {
 			t.Fatal(err)
 		}
 	}
-	p.mu.Lock()
-	p.after = 0
-	p.mu.Unlock()
+	p.CutAfter(0)
 	if n := len(storetest.Log(t, s, id)); n != want {
 		t.Fatalf("%d events, want %d", n, want)
 	}
@@ -220,25 +109,21 @@ func testCutAnywhere(t *testing.T, srv *pgtest.Server) {
 
 // testCreateCut: the same for a task and its order.
 func testCreateCut(t *testing.T, srv *pgtest.Server) {
-	p := newProxy(t, srv)
-	s := openAt(t, p.dsn(t, srv.Database(t)), Options{Queue: jobs{}})
+	p := pgtest.NewProxy(t, srv)
+	s := openAt(t, p.DSN(t, srv.Database(t)), Options{Queue: jobs{}})
 	if _, err := s.pool.Exec(t.Context(), `CREATE TABLE test_jobs (id bigint GENERATED ALWAYS AS IDENTITY, task text, epoch bigint, priority int)`); err != nil {
 		t.Fatal(err)
 	}
 	n := 0
 	for after := 1; after < 2600; after += 130 {
 		n++
-		p.mu.Lock()
-		p.after = after
-		p.mu.Unlock()
+		p.CutAfter(after)
 		row := store.Task{ID: storetest.ID(n), Key: fmt.Sprint("key", n), Dispatch: true}
 		if _, created, err := s.Create(t.Context(), row, []event.Draft{storetest.Draft(t, event.TaskCreated{})}); err != nil || !created {
 			t.Fatalf("cut after %d bytes: created %v, %v", after, created, err)
 		}
 	}
-	p.mu.Lock()
-	p.after = 0
-	p.mu.Unlock()
+	p.CutAfter(0)
 	var tasks, orders int
 	if err := s.pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM tasks), (SELECT count(*) FROM test_jobs)`).Scan(&tasks, &orders); err != nil || tasks != n || orders != n {
 		t.Fatalf("%d tasks, %d orders, want %d of each; %v", tasks, orders, n, err)
