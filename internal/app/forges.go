@@ -13,6 +13,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/dispatch"
 	"github.com/daybreak-agent/daybreak/internal/forge"
 	"github.com/daybreak-agent/daybreak/internal/forge/gitea"
+	"github.com/daybreak-agent/daybreak/internal/forge/github"
 	"github.com/daybreak-agent/daybreak/internal/forge/local"
 	"github.com/daybreak-agent/daybreak/internal/forge/route"
 	"github.com/daybreak-agent/daybreak/internal/forge/wire"
@@ -73,6 +74,21 @@ func (a *App) openForge(name string, c config.Forge) (forge.Host, error) {
 	switch c.Kind {
 	case config.Gitea:
 		return gitea.New(gitea.Config{Name: name, URL: c.URL, Token: token, Git: a.Git, Pinned: pinned, Wire: w, Now: a.Now})
+	case config.GitHub:
+		g := github.Config{Name: name, URL: c.URL, API: c.APIURL, Token: token, Git: a.Git, Pinned: pinned, Wire: w, Now: a.Now}
+		g.Wire.WriteGap = time.Second // https://docs.github.com/rest/using-the-rest-api/best-practices-for-using-the-rest-api
+		if c.AppID != 0 {
+			text, err := os.ReadFile(c.AppKeyFile)
+			if err != nil {
+				return nil, &task.Error{Class: task.Auth, Msg: "cannot read forges." + name + ".app_key_file", Err: err}
+			}
+			key, err := github.ParseKey(text)
+			if err != nil {
+				return nil, err
+			}
+			g.App = &github.App{ID: c.AppID, Key: key}
+		}
+		return github.New(g)
 	}
 	return nil, &task.Error{Class: task.Invalid, Msg: "forges." + name + ".kind is not known"}
 }

@@ -19,7 +19,7 @@ func (in *Intake) said(ctx context.Context, p place, d forge.Delivery) (string, 
 	if c == nil || c.Internal || c.Author.Name != d.Sender.Name {
 		return "ignored: not a comment by its sender", nil
 	}
-	w := read(c.Body, p.Bot)
+	w := read(c.Body, strings.TrimSuffix(p.Bot, "[bot]")) // an app is called by its name alone
 	t, ok, number, err := in.concerned(ctx, p, d)
 	if err != nil {
 		return "", err
