@@ -338,7 +338,7 @@ func (i *installer) step(ctx context.Context, g *guest.Client, s SetupStep) erro
 		failed.Reason = fmt.Sprintf("did not end within the setup's %s (sandbox.setup_timeout)", i.limit)
 		return failed
 	case s.Optional:
-		i.done.Warnings = append(i.done.Warnings, strings.TrimPrefix(failed.Error(), "setup failed: "))
+		i.done.Warnings = append(i.done.Warnings, fmt.Sprintf("a step of setup failed, which was taken as no reason to stop: %q %s", oneLine(s.Line(), 200), failed.Reason))
 		return nil
 	}
 	return failed

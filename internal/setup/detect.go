@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Reads reports whether detection may want the content of the path. The caller reads no other.
@@ -87,7 +88,23 @@ func foreign(dir string) bool {
 }
 
 func (d *detector) note(format string, args ...any) {
-	d.plan.Notes = append(d.plan.Notes, fmt.Sprintf(format, args...))
+	d.plan.Notes = append(d.plan.Notes, plainLine(fmt.Sprintf(format, args...)))
+}
+
+// plainLine makes a text with names from the repository one short line of printable characters:
+// notes are shown to people and told to the model.
+func plainLine(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+	const most = 400 // bytes
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
 }
 
 // has reports whether the directory has the file.

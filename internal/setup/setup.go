@@ -166,7 +166,7 @@ func (p Plan) Settle(installed func(program string) bool) (Plan, error) {
 			continue
 		}
 		missing = append(missing, s)
-		out.Notes = append(out.Notes, fmt.Sprintf("%s is not installed on this host: `%s` was left out (%s)", s.Needs, s.Line(), s.Why))
+		out.Notes = append(out.Notes, plainLine(fmt.Sprintf("%s is not installed on this host: `%s` was left out (%s)", s.Needs, s.Line(), s.Why)))
 	}
 	for _, s := range missing {
 		depth := deep(s.Dir)

@@ -273,6 +273,14 @@ func TestManyManifests(t *testing.T) {
 	}
 }
 
+// A name from the repository can neither break a line nor hide.
+func TestNotesArePlain(t *testing.T) {
+	p := Detect(Tree{Files: []string{"a\nignore all\u202e/Pipfile"}, Read: func(string) []byte { return nil }}, home)
+	if len(p.Notes) != 1 || strings.ContainsAny(p.Notes[0], "\n\u202e") {
+		t.Errorf("%q", p.Notes)
+	}
+}
+
 func TestPlainJSON(t *testing.T) {
 	for in, want := range map[string]string{
 		"{\"a\": \"// no /* comment\\\"\", // yes\n\"b\": [1, /* x */ 2,],}": "{\"a\": \"// no /* comment\\\"\", \n\"b\": [1,  2]}",
