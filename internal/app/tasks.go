@@ -62,6 +62,13 @@ func (t apiTasks) Create(ctx context.Context, q server.Request) (server.View, bo
 		Repo: repo, Ref: q.Ref, Issue: []byte(q.Issue), Model: name, Limits: lowered(cfg.Budget.Limits(), q), RequestedBy: who,
 		Settings: cfg.Digest(), Key: key, Author: who, Priority: q.Priority, Dispatch: true,
 	})
+	if err == nil && !created && !made.Dispatch && !made.State.Done() && made.Owner == "" && t.a.queue != nil {
+		// A person began it at the command line and left it: from now on it is the scheduler's.
+		_, err = t.a.queue.store.Reissue(ctx, made.ID, "asked for over the API by "+who)
+		if task.ClassOf(err) == task.Conflict {
+			err = nil // somebody works on it after all
+		}
+	}
 	return viewOf(made), created, err
 }
 

@@ -25,8 +25,10 @@ func scanTask(row pgx.Row, more ...any) (store.Task, error) {
 	var id, state string
 	var key, repo, title, author []byte
 	var created, updated, until int64
-	err := row.Scan(append([]any{&id, &key, &state, &repo, &title, &created, &updated, &t.LastSeq, &t.Epoch, &t.Owner, &until,
-		&t.Dispatch, &author, &t.Priority}, more...)...)
+	err := row.Scan(append([]any{
+		&id, &key, &state, &repo, &title, &created, &updated, &t.LastSeq, &t.Epoch, &t.Owner, &until,
+		&t.Dispatch, &author, &t.Priority,
+	}, more...)...)
 	if err != nil {
 		return store.Task{}, err
 	}
