@@ -36,16 +36,11 @@ func (s *box) Export(ctx context.Context, limits sandbox.ExportLimits) (sandbox.
 	ctx, cancel := context.WithTimeout(ctx, exportTime)
 	defer cancel()
 	if len(s.group().pids()) > 0 {
-		if err := s.group().freeze(ctx, true); err != nil {
-			return sandbox.Manifest{}, fmt.Errorf("freeze sandbox %s: %w", s.rec.ID, err)
+		goOn, err := s.still(ctx)
+		if err != nil {
+			return sandbox.Manifest{}, err
 		}
-		defer func() {
-			thaw, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
-			defer cancel()
-			if err := s.group().freeze(thaw, false); err != nil {
-				s.r.cfg.Logger.Error("thaw sandbox", "id", s.rec.ID, "error", err)
-			}
-		}()
+		defer goOn()
 	}
 	var left []string
 	x, err := s.readOut(ctx, limits, nil)

@@ -18,7 +18,7 @@ import (
 // range of ids, a cgroup and a seccomp filter of gVisor's own.
 func gvisorEngine() engine {
 	return engine{
-		name: Runsc, isolation: sandbox.GVisor, ownKernel: true, needs: "run make gvisor, or install runsc",
+		name: Runsc, isolation: sandbox.GVisor, ownKernel: true, pauses: true, needs: "run make gvisor, or install runsc",
 		version: func(ctx context.Context, path string, _ runtimeFeatures) (string, error) {
 			cmd := exec.CommandContext(ctx, path, "--version")
 			cmd.Env = []string{}

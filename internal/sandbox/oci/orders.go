@@ -48,6 +48,8 @@ const (
 	doRun      = "run"      // start a container on three given descriptors
 	doMeasure  = "measure"  // sum up a kept directory
 	doKill     = "kill"     // end all processes
+	doPause    = "pause"    // stop the tasks of a runtime's own kernel
+	doResume   = "resume"   //
 	doHasFiles = "files"    // whether the sandbox's files are still there
 	doReader   = "reader"   // build the exporter
 	doUnread   = "unread"   // remove the exporter
@@ -95,6 +97,8 @@ func (r *Runtime) perform(ctx context.Context, o order, files []*os.File) (answe
 		return answer{Size: n}, err
 	case doKill:
 		return answer{}, r.killAll(ctx, o.Rec)
+	case doPause, doResume:
+		return answer{}, r.control(ctx, o.Do, o.Rec.ID)
 	case doHasFiles:
 		_, err := os.Stat(s.path(dirWork, "u"))
 		return answer{}, err

@@ -24,6 +24,7 @@ type engine struct {
 	name      string
 	isolation string // as [sandbox.Info] names it
 	ownKernel bool   // answers the system calls itself
+	pauses    bool   // it must be asked to pause before its processes are frozen
 	needs     string // what to install
 	version   func(ctx context.Context, path string, f runtimeFeatures) (string, error)
 	missing   func(f runtimeFeatures, cgroups string) []string // what the adapter needs and it was built without
