@@ -352,6 +352,9 @@ func (a *App) secrets() []policy.Secret {
 	for _, n := range a.Config.Redact {
 		add(n, a.opts.Getenv(n))
 	}
+	for name, token := range a.registryTokens() {
+		add(name, token)
+	}
 	if t, err := a.Config.Serve.Token(a.opts.Getenv); err == nil {
 		add("API token", t)
 	}

@@ -62,6 +62,9 @@ func (a *App) Network() (network.Network, error) {
 			Command: append([]string{self}, MirrorArgs()...), Store: filepath.Join(a.Dir, "mirror"), RunDir: mirrorRunDir(a.Dir), UID: uid,
 			Settings: a.mirrorSettings, Logger: a.opts.Logger,
 		})
+		// The machine's clients take about a second to answer: by the time a sandbox needs the
+		// answer it is there.
+		go func() { _, _ = a.mirror.Configured(context.Background()) }() // its error is met by who needs it
 	}
 	r := &registries{keeper: a.mirror, cfg: a.Config.Mirror}
 	for _, s := range a.secrets() {
@@ -280,18 +283,9 @@ func (a *App) upstream(r config.Registry) (*mirror.Upstream, error) {
 	for _, c := range r.CDN {
 		u.CDN = append(u.CDN, mirror.Origin{URL: c, Internal: r.Internal})
 	}
-	token := ""
-	switch {
-	case r.TokenFile != "":
-		b, err := os.ReadFile(r.TokenFile)
-		if err != nil {
-			return u, fmt.Errorf("the token of %s: %w", r.URL, err)
-		}
-		token = strings.TrimSpace(string(b))
-	case r.TokenEnv != "":
-		if token = a.opts.Getenv(r.TokenEnv); token == "" {
-			return u, fmt.Errorf("the token of %s: %s is not set", r.URL, r.TokenEnv)
-		}
+	token, err := a.registryToken(r)
+	if err != nil {
+		return u, fmt.Errorf("the token of %s: %w", r.URL, err)
 	}
 	switch {
 	case token == "":
@@ -301,4 +295,43 @@ func (a *App) upstream(r config.Registry) (*mirror.Upstream, error) {
 		u.Authorization = "Bearer " + token
 	}
 	return u, nil
+}
+
+// registryToken reads the credential of an upstream; "" where none is named.
+func (a *App) registryToken(r config.Registry) (string, error) {
+	switch {
+	case r.TokenFile != "":
+		b, err := os.ReadFile(r.TokenFile)
+		return strings.TrimSpace(string(b)), err
+	case r.TokenEnv != "":
+		if token := a.opts.Getenv(r.TokenEnv); token != "" {
+			return token, nil
+		}
+		return "", fmt.Errorf("%s is not set", r.TokenEnv)
+	}
+	return "", nil
+}
+
+// registryTokens are the credentials of all upstreams, to be masked and watched for.
+func (a *App) registryTokens() map[string]string {
+	m, out := a.Config.Mirror, map[string]string{}
+	take := func(name string, r *config.Registry) {
+		if r == nil {
+			return
+		}
+		if t, err := a.registryToken(*r); err == nil && t != "" {
+			out[name+" registry token"] = t
+		}
+	}
+	take("npm", m.NPM)
+	take("pypi", m.PyPI)
+	take("crates", m.Crates)
+	take("maven", m.Maven)
+	if m.Go != nil {
+		take("go", &m.Go.Registry)
+	}
+	for i := range m.Debian {
+		take("debian "+m.Debian[i].ID, &m.Debian[i].Registry)
+	}
+	return out
 }

@@ -57,7 +57,7 @@ func (c Clients) Env() []string {
 	}
 	if c.Config.PyPI != nil {
 		env = append(env, "PIP_INDEX_URL="+base+"/pypi/simple/", "PIP_TRUSTED_HOST="+host, "PIP_DISABLE_PIP_VERSION_CHECK=1",
-			"UV_INDEX_URL="+base+"/pypi/simple/", "UV_DEFAULT_INDEX="+base+"/pypi/simple/")
+			"UV_INDEX_URL="+base+"/pypi/simple/")
 	}
 	if c.Config.Crates != nil {
 		env = append(env, "CARGO_NET_OFFLINE=false")
@@ -74,7 +74,7 @@ func (c Clients) frontEnv() []string {
 	for _, name := range []string{"SSL_CERT_FILE", "npm_config_cafile", "PIP_CERT", "REQUESTS_CA_BUNDLE", "GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO", "CURL_CA_BUNDLE"} {
 		env = append(env, name+"="+bundlePath)
 	}
-	env = append(env, "NODE_EXTRA_CA_CERTS="+frontPath, "CARGO_HTTP_PROXY=")
+	env = append(env, "NODE_EXTRA_CA_CERTS="+frontPath)
 	if c.Config.Maven != nil { // it is printed by every Java program, so only where it is of use
 		env = append(env, "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore="+trustPath+" -Djavax.net.ssl.trustStorePassword="+trustPassword+
 			javaProxy(c.Front))

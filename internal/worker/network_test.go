@@ -83,8 +83,11 @@ func TestReachIsRecorded(t *testing.T) {
 	}
 	record := w.asked[0].Record
 	if err := record(t.Context(), []network.Entry{
-		{Ecosystem: "npm", Name: "a"}, {Ecosystem: "npm", Name: "b"}, {Ecosystem: "npm", Name: "c", New: true},
-		{Ecosystem: "go", Name: "x.test/m", Version: "v1.0.0", New: true}, {Ecosystem: "npm", Name: "d", Refused: "name.budget"},
+		{Ecosystem: "npm", Name: "a"},
+		{Ecosystem: "npm", Name: "b"},
+		{Ecosystem: "npm", Name: "c", New: true},
+		{Ecosystem: "go", Name: "x.test/m", Version: "v1.0.0", New: true},
+		{Ecosystem: "npm", Name: "d", Refused: "name.budget"},
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -35,9 +35,11 @@ type Config struct {
 type Keeper struct {
 	cfg Config
 
+	asking   sync.Mutex // held while the machine's clients are asked
+	settings *Settings
+
 	mu       sync.Mutex
 	p        *process
-	settings *Settings
 	last     int64
 	restarts int
 	live     map[int64]*Session
@@ -79,22 +81,10 @@ type Session struct {
 	spentVers []string
 }
 
-// Empty reports whether there is any upstream at all. Without one no process is needed.
-func (k *Keeper) Empty(ctx context.Context) (bool, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	s, err := k.configured(ctx)
-	return s.Empty(), err
-}
-
 // Configured returns the settings the mirror has or will be started with.
 func (k *Keeper) Configured(ctx context.Context) (Settings, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.configured(ctx)
-}
-
-func (k *Keeper) configured(ctx context.Context) (Settings, error) {
+	k.asking.Lock()
+	defer k.asking.Unlock()
 	if k.settings == nil {
 		s, err := k.cfg.Settings(ctx)
 		if err != nil {

@@ -56,7 +56,7 @@ func (k *Keeper) running(ctx context.Context) (*process, error) {
 			return k.p, nil
 		}
 	}
-	s, err := k.configured(ctx)
+	s, err := k.Configured(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,69 @@
+package app
+
+import (
+	"context"
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/daybreak-agent/daybreak/internal/config"
+	"github.com/daybreak-agent/daybreak/internal/network"
+)
+
+var everyEcosystem = []string{"go", "npm", "pypi", "crates", "maven", "debian"}
+
+// TestMirrorSettings: what the operator names is taken, with its credential as a header and masked
+// everywhere else; what is off is not asked for; without any upstream no way is opened.
+func TestMirrorSettings(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("token-in-a-file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config.Default()
+	cfg.Mirror.Off = everyEcosystem
+	cfg.Mirror.NPM = &config.Registry{URL: "https://npm.test", CDN: []string{"https://cdn.test"}, StandsFor: []string{"https://public.test"}, TokenEnv: "NPM_TOKEN", Internal: true}
+	cfg.Mirror.PyPI = &config.Registry{URL: "https://pypi.test/simple", TokenFile: file, User: "reader"}
+	cfg.Mirror.Go = &config.GoRegistry{Registry: config.Registry{URL: "https://go.test"}, SumDB: "sum.test+1+key", Private: "corp.test"}
+	env := map[string]string{"NPM_TOKEN": "token-in-the-environment"}
+	a := &App{Config: cfg, opts: Options{Getenv: func(n string) string { return env[n] }}}
+	s, err := a.mirrorSettings(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.NPM.Authorization != "Bearer token-in-the-environment" || !s.NPM.Internal || s.NPM.CDN[0].Authorization != "" || s.NPM.StandsFor[0] != "https://public.test" {
+		t.Errorf("%+v", s.NPM)
+	}
+	if s.PyPI.Authorization != "Basic "+base64.StdEncoding.EncodeToString([]byte("reader:token-in-a-file")) {
+		t.Errorf("%+v", s.PyPI)
+	}
+	if s.Go.Sum.Key != "sum.test+1+key" || s.Go.Unverified != "corp.test" || s.Maven != nil || s.Crates != nil || s.Debian != nil {
+		t.Errorf("%+v", s)
+	}
+	if got := strings.Join(upstreams(s), ", "); got != "go go.test, npm npm.test, pypi pypi.test" {
+		t.Errorf("upstreams: %s", got)
+	}
+	var masked []string
+	for _, sec := range a.secrets() {
+		masked = append(masked, sec.Value)
+	}
+	if !slices.Contains(masked, "token-in-a-file") || !slices.Contains(masked, "token-in-the-environment") {
+		t.Errorf("not masked: %q", masked)
+	}
+	delete(env, "NPM_TOKEN")
+	if _, err := a.mirrorSettings(t.Context()); err == nil || !strings.Contains(err.Error(), "NPM_TOKEN is not set") {
+		t.Errorf("%v", err)
+	}
+	a.Config.Mirror = config.Mirror{Off: everyEcosystem}
+	a.Dir, a.mirror = t.TempDir(), nil
+	n, err := a.Network()
+	if err != nil {
+		t.Fatal(err)
+	}
+	way, err := n.Open(context.Background(), network.Request{Mode: network.Registries})
+	if way != nil || err != nil {
+		t.Errorf("a way to nowhere: %+v %v", way, err)
+	}
+}
