@@ -90,6 +90,9 @@ func (Exported) EventKind() Kind { return "export.finished" }
 func (PolicyFound) EventKind() Kind { return "policy.finding" }
 
 // EventKind implements [Payload].
+func (ClaimDropped) EventKind() Kind { return "claim.dropped" }
+
+// EventKind implements [Payload].
 func (VerificationFinished) EventKind() Kind { return "verification.finished" }
 
 // EventKind implements [Payload].
@@ -235,6 +238,8 @@ func newPayload(k Kind) Payload {
 		return &Exported{}
 	case "policy.finding":
 		return &PolicyFound{}
+	case "claim.dropped":
+		return &ClaimDropped{}
 	case "verification.finished":
 		return &VerificationFinished{}
 	case "agent.declined":

@@ -209,6 +209,7 @@ func payloads() []Payload {
 		&Submitted{},
 		&Exported{},
 		&PolicyFound{},
+		&ClaimDropped{},
 		&VerificationFinished{},
 		&Declined{},
 		&EffectIntended{},

@@ -299,6 +299,14 @@ type PolicyFound struct {
 	Finding task.Finding `json:"finding"`
 }
 
+// ClaimDropped is a sentence of the agent's that the pull request leaves out, because the record
+// does not bear it out.
+type ClaimDropped struct {
+	Where string `json:"where"` // "title", "cause" or "fix"
+	Text  string `json:"text"`
+	Why   string `json:"why"` // one line
+}
+
 // VerificationFinished holds the verdict.
 type VerificationFinished struct {
 	Attempt  int              `json:"attempt"`

@@ -32,6 +32,8 @@ type Input struct {
 	Sandbox   string         // one line: runtime, isolation
 	LogSeq    int64          // record of the verdict
 	LogRoot   string         // its hash
+	NoTitle   bool           // the agent's title is not borne out: the issue's stands instead
+	Dropped   int            // sentences of the agent's that were left out for that
 	Evidence  Evidence       // the signed bundle that goes with it; zero for none
 	Rerun     string         // one shell line that repeats the proof; "" composes one from git and the test's own command
 }
@@ -63,6 +65,9 @@ func Compose(in Input) (title, body string) {
 	writeResult(&b, in)
 	writeWords(&b, "What was wrong", in.Submitted.Cause)
 	writeWords(&b, "What changed", in.Submitted.Fix)
+	if in.Dropped > 0 {
+		fmt.Fprintf(&b, "Left out: %s of the agent's that the record does not bear out; the task's log has them.\n\n", count(in.Dropped, "sentence"))
+	}
 	writeStat(&b, in.Stat)
 	writeProof(&b, in, branch)
 	writeFindings(&b, in)
@@ -91,7 +96,10 @@ func writeResult(b *strings.Builder, in Input) {
 func kindOf(v task.Verdict) string { return line(strings.ReplaceAll(string(v.Kind), "_", " "), 40) }
 
 func titleOf(in Input) string {
-	for _, s := range []string{in.Submitted.Title, in.Created.IssueTitle} {
+	for i, s := range []string{in.Submitted.Title, in.Created.IssueTitle} {
+		if i == 0 && in.NoTitle {
+			continue
+		}
 		if t := line(s, maxTitle); t != "" {
 			return t
 		}

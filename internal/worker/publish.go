@@ -30,6 +30,9 @@ func (r *run) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.checkClaims(ctx, sum, verdict, &in); err != nil {
+		return err
+	}
 	files := map[string][]byte{}
 	if in.Evidence, err = r.attest(ctx, sum, verdict, files); err != nil {
 		return err

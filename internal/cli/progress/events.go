@@ -62,6 +62,8 @@ func (v *View) show(p event.Payload) {
 		v.line(warn, "!", "compacted", fmt.Sprintf("%d old messages left the conversation", p.Dropped))
 	case *event.PolicyFound:
 		v.finding(p.Finding)
+	case *event.ClaimDropped:
+		v.line(warn, "!", "left out", taskview.Escape(p.Text+" ("+p.Why+")"))
 	case *event.Redacted:
 		v.line(warn, "!", "redacted", fmt.Sprintf("%d × %s in %s", p.Count, p.Rule, p.Where))
 	case *event.PullRequestOpened:
