@@ -197,3 +197,48 @@ func (in installation) unlocked(t *testing.T, z *process) {
 	}
 	t.Fatal("the stopped process holds the database")
 }
+
+// TestStoreAway cuts a process off its store for longer than a lease, while it works on a
+// task: it waits and goes on, nobody takes the task from it, and no reply is asked for twice.
+func TestStoreAway(t *testing.T) {
+	files := killFiles(t)
+	srv := pgtest.Start(t)
+	proxy := pgtest.NewProxy(t, srv)
+	direct := srv.Database(t)
+	in := service(t, files, proxy.DSN(t, direct), "")
+	target := fingerprint(filepath.Join(in.dir, "shop"))
+	cut := make(chan struct{})
+	var once atomic.Bool
+	taken := make(chan struct{}, 8)
+	p := in.start(t, func(l said) {
+		switch {
+		case l.msg == "event" && l.kv["kind"] == "model.response" && once.CompareAndSwap(false, true):
+			proxy.Cut()
+			close(cut)
+		case l.msg == "a task was taken from its worker":
+			taken <- struct{}{}
+		}
+	}, "serve")
+	id := in.askPlain(t, p)
+	select {
+	case <-cut:
+	case <-time.After(2 * time.Minute):
+		t.Fatal("no reply was recorded")
+	}
+	<-time.After(5 * time.Second) // the lease is 2 s
+	proxy.Mend()
+	if got := in.wait(t, id); got != task.InReview {
+		t.Errorf("the task is %s", got)
+	}
+	p.end(t)
+	select {
+	case <-taken:
+		t.Error("the task was taken from a worker that could only not reach the store")
+	default:
+	}
+	o := outcome{name: "away"}
+	in.judge(t, &o, target)
+	if o.asked != 0 || o.resumed {
+		t.Errorf("%d calls again, resumed %v", o.asked, o.resumed)
+	}
+}
