@@ -131,7 +131,7 @@ func TestSetUserID_SBX04(t *testing.T) {
 			}
 		},
 		broke: func(out string) bool {
-			return strings.Contains(out, "euid 0") || strings.Contains(out, "mknod_mem ok") || strings.Contains(out, "without_")
+			return strings.Contains(out, "euid 0") || strings.Contains(out, "mknod_mem ok") || strings.Contains(out, "without_") && !gvisor()
 		},
 		refused: func(out string) bool {
 			return strings.Contains(out, "euid 1000 uid 1000") && said(out, "mknod_mem") == "EPERM" && said(out, "mknod_disk") == "EPERM" && strings.Contains(out, "looked")
