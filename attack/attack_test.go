@@ -99,7 +99,7 @@ const report = `{"Action":"run","Package":"m/p","Test":"TestA_SBX01"}
 `
 
 func TestJudging(t *testing.T) {
-	got, err := read(strings.NewReader(report))
+	got, err := read(strings.NewReader(report), func(result) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,11 @@ func (g *gotest) run(ctx context.Context, dirs []string, pattern string, env []s
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the go command: %w", err)
 	}
-	out, err := read(pipe)
+	out, err := read(pipe, func(r result) {
+		if r.Action == "fail" && r.Test != "" {
+			fmt.Fprintf(g.log, "failed: %s %s: %s\n", shortPackage(r.Package), r.Test, r.Reason)
+		}
+	})
 	werr := cmd.Wait()
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -64,8 +68,8 @@ func (g *gotest) run(ctx context.Context, dirs []string, pattern string, env []s
 	return out, err
 }
 
-// read takes the end of every test out of a stream of test2json.
-func read(r io.Reader) ([]result, error) {
+// read takes the end of every test out of a stream of test2json, and tells each as it comes.
+func read(r io.Reader, tell func(result)) ([]result, error) {
 	var out []result
 	said := map[string]*bytes.Buffer{}
 	sc := bufio.NewScanner(r)
@@ -92,6 +96,7 @@ func read(r io.Reader) ([]result, error) {
 			}
 			delete(said, key)
 			out = append(out, result{Package: e.Package, Test: e.Test, Action: e.Action, Reason: reason})
+			tell(out[len(out)-1])
 		}
 	}
 	return out, sc.Err()

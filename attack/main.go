@@ -93,7 +93,7 @@ func exercise(ctx context.Context, g *gotest, packages []string, cases []Case, c
 			continue
 		}
 		c.results = append(c.results, once...)
-		got, err := g.run(ctx, real, suiteOf(c.Runtime)+pattern, []string{"DAYBREAK_TEST_RUNTIME=" + c.Runtime, "DAYBREAK_ATTACK=1"})
+		got, err := g.run(ctx, real, suiteOf(c.Runtime)+pattern, []string{"DAYBREAK_TEST_RUNTIME=" + c.Runtime, "DAYBREAK_ATTACK=1"}, "-p=1")
 		if err != nil {
 			return err
 		}
