@@ -27,8 +27,13 @@ func (p *prober) namespaces() {
 		name string
 		flag uintptr
 	}{
-		{"user", unix.CLONE_NEWUSER}, {"mount", unix.CLONE_NEWNS}, {"pid", unix.CLONE_NEWPID}, {"network", unix.CLONE_NEWNET},
-		{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"cgroup", unix.CLONE_NEWCGROUP},
+		{"user", unix.CLONE_NEWUSER},
+		{"mount", unix.CLONE_NEWNS},
+		{"pid", unix.CLONE_NEWPID},
+		{"network", unix.CLONE_NEWNET},
+		{"ipc", unix.CLONE_NEWIPC},
+		{"uts", unix.CLONE_NEWUTS},
+		{"cgroup", unix.CLONE_NEWCGROUP},
 	} {
 		say("new "+n.name+" namespace", "start a process in a new "+n.name+" namespace", cloned(n.flag))
 	}
@@ -147,8 +152,10 @@ func (p *prober) sockets() {
 		name                   string
 		family, kind, protocol int
 	}{
-		{"raw IPv4", unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP}, {"raw IPv6", unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6},
-		{"netlink audit", unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT}, {"netlink netfilter", unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER},
+		{"raw IPv4", unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP},
+		{"raw IPv6", unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6},
+		{"netlink audit", unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT},
+		{"netlink netfilter", unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER},
 	} {
 		fd, err := unix.Socket(c.family, c.kind|unix.SOCK_CLOEXEC, c.protocol)
 		if err == nil {
