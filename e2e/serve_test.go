@@ -276,6 +276,21 @@ func TestServe(t *testing.T) {
 			if code, got := p.call(t, "GET", "/api/tasks/"+string(id), apiToken, nil); code != http.StatusOK || got["state"] != "in_review" || got["verdict"] != "verified" {
 				t.Errorf("%d %v", code, got)
 			}
+			for password, want := range map[string]int{apiToken: http.StatusOK, "wrong": http.StatusUnauthorized} {
+				req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+p.address(t)+"/queue/", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.SetBasicAuth("operator", password)
+				res, err := http.DefaultClient.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = res.Body.Close()
+				if res.StatusCode != want {
+					t.Errorf("/queue/ with the password %q: %s", password, res.Status)
+				}
+			}
 			if n := in.count(t, "branches"); n != 1 {
 				t.Errorf("%d branches", n)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/daybreak-agent/daybreak/internal/dispatch"
 	"github.com/daybreak-agent/daybreak/internal/event"
@@ -70,6 +71,12 @@ func (a *App) Intake() *worker.Worker {
 	return worker.New(worker.Config{
 		Store: a.Store, Git: a.Git, Snapshots: a.Snapshots, Owner: Owner(), Now: a.Now, Rand: a.opts.Rand, Logger: a.opts.Logger,
 	})
+}
+
+// QueuePages are the queue's own pages below a prefix, to look at, once the dispatcher has
+// started. They ask nobody who they are.
+func (a *App) QueuePages(ctx context.Context, prefix string) (http.Handler, error) {
+	return a.queue.pages(ctx, prefix)
 }
 
 // Token is what /api asks for; "" when none is set.

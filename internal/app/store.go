@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -33,6 +34,7 @@ const (
 type queue struct {
 	store  dispatch.Store
 	engine dispatch.Engine
+	pages  func(ctx context.Context, prefix string) (http.Handler, error)
 	close  func() error
 }
 
@@ -74,7 +76,8 @@ func (a *App) openStore(ctx context.Context, o Options) error {
 		return fail(errors.Join(err, db.Close(), st.Close()))
 	}
 	a.Store = st
-	a.queue = &queue{st, river.NewEngine(driver, pollFile, o.Logger), func() error { return errors.Join(db.Close(), unlock()) }}
+	engine := river.NewEngine(driver, pollFile, o.Logger)
+	a.queue = &queue{st, engine, engine.Pages, func() error { return errors.Join(db.Close(), unlock()) }}
 	return nil
 }
 
@@ -100,7 +103,8 @@ func (a *App) openPostgres(ctx context.Context, o Options, dsn string) error {
 	if err != nil {
 		return errors.Join(err, st.Close())
 	}
-	a.queue = &queue{st, river.NewEngine(driver, pollServer, o.Logger), func() error { return nil }}
+	engine := river.NewEngine(driver, pollServer, o.Logger)
+	a.queue = &queue{st, engine, engine.Pages, func() error { return nil }}
 	return nil
 }
 

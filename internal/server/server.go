@@ -103,6 +103,30 @@ func (s *Server) Authorised(h http.Handler) http.Handler {
 	})
 }
 
+// Pages lets a browser with the token through: by HTTP Basic, whatever the user's name, and to
+// look only, since a browser sends it along with what other sites ask it to.
+func (s *Server) Pages(h http.Handler) http.Handler {
+	want := sha256.Sum256([]byte(s.cfg.Token))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, given, basic := r.BasicAuth()
+		got := sha256.Sum256([]byte(given))
+		switch {
+		case s.cfg.Token == "":
+			refuse(w, http.StatusForbidden, "pages are off; set serve.token_env or serve.token_file")
+		case subtle.ConstantTimeCompare(got[:], want[:]) != 1 || !basic:
+			w.Header().Set("WWW-Authenticate", `Basic realm="Daybreak", charset="UTF-8"`)
+			refuse(w, http.StatusUnauthorized, "a valid token is needed as the password")
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			refuse(w, http.StatusMethodNotAllowed, "pages only show")
+		default:
+			w.Header().Set("X-Frame-Options", "DENY")
+			w.Header().Set("Referrer-Policy", "no-referrer")
+			w.Header().Set("Cache-Control", "no-store")
+			h.ServeHTTP(w, r)
+		}
+	})
+}
+
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
 	defer cancel()

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -138,6 +139,33 @@ func TestProbesAndMount(t *testing.T) {
 	ready = nil
 	if w := ask(s, "GET", "/readyz", "", "", ""); w.Code != http.StatusOK {
 		t.Errorf("readyz: %d", w.Code)
+	}
+}
+
+func TestPages(t *testing.T) {
+	s := newTest(&tasks{}, nil)
+	s.Mount("/pages/", s.Pages(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })))
+	basic := func(password string) string {
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte("any:"+password))
+	}
+	for _, tt := range []struct {
+		method, auth string
+		code         int
+	}{
+		{"GET", basic(token), http.StatusAccepted},
+		{"POST", basic(token), http.StatusMethodNotAllowed},
+		{"GET", basic("wrong"), http.StatusUnauthorized},
+		{"GET", "Bearer " + token, http.StatusUnauthorized},
+		{"GET", "", http.StatusUnauthorized},
+	} {
+		if w := ask(s, tt.method, "/pages/x", tt.auth, "", ""); w.Code != tt.code {
+			t.Errorf("%s with %q: %d", tt.method, tt.auth, w.Code)
+		}
+	}
+	off := newTest(&tasks{}, func(c *Config) { c.Token = "" })
+	off.Mount("/pages/", off.Pages(http.NotFoundHandler()))
+	if w := ask(off, "GET", "/pages/x", basic(""), "", ""); w.Code != http.StatusForbidden {
+		t.Errorf("without a configured token: %d", w.Code)
 	}
 }
 

@@ -127,6 +127,11 @@ func run(ctx context.Context, env *kit.Env, workers int, prepare func(*app.App) 
 		if err != nil {
 			return errors.Join(err, d.Stop(ctx))
 		}
+		pages, err := a.QueuePages(web, "/queue")
+		if err != nil {
+			return errors.Join(err, d.Stop(ctx))
+		}
+		s.Mount("/queue/", s.Pages(pages))
 		for path, h := range a.Hooks(mail) {
 			s.Mount(path, h)
 		}

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -366,6 +369,42 @@ func TestStop(t *testing.T) {
 		}
 		if row, err := st.Task(t.Context(), id); err != nil || row.Owner != "" || row.Epoch != 2 {
 			t.Fatalf("%+v, %v", row, err)
+		}
+	})
+}
+
+// TestPages show orders, and change none.
+func TestPages(t *testing.T) {
+	each(t, func(t *testing.T, open place) {
+		var pages func(ctx context.Context, prefix string) (http.Handler, error)
+		_, st := start(t, open, "nobody", func(c *dispatch.Config) {
+			c.Workers = 0
+			pages = c.Engine.(interface {
+				Pages(ctx context.Context, prefix string) (http.Handler, error)
+			}).Pages
+		})
+		create(t, st, 1, nil)
+		all, err := st.Unfinished(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := pages(t.Context(), "/queue")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func(method, path, body string) *httptest.ResponseRecorder {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+			return w
+		}
+		if w := ask("GET", "/queue/", ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "<html") {
+			t.Errorf("%d %.200s", w.Code, w.Body)
+		}
+		if w := ask("GET", fmt.Sprint("/queue/api/jobs/", all[0].Job), ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), string(all[0].ID)) {
+			t.Errorf("%d %.300s", w.Code, w.Body)
+		}
+		if w := ask("POST", "/queue/api/jobs/cancel", fmt.Sprintf(`{"ids": ["%d"]}`, all[0].Job)); w.Code != http.StatusMethodNotAllowed {
+			t.Errorf("cancel: %d %.300s", w.Code, w.Body)
 		}
 	})
 }
