@@ -308,6 +308,14 @@ func everyFile(t *testing.T, dir string) map[string][]byte {
 	return out
 }
 
+// onRuncAlone skips a test whose sandboxes are runc's when the attacks are made on gVisor.
+func onRuncAlone(t *testing.T) {
+	t.Helper()
+	if gvisorAttacked() {
+		t.Skip("not exercised: this case is made with runc alone")
+	}
+}
+
 // gvisorAttacked reports whether the attacks are made on gVisor.
 func gvisorAttacked() bool { return os.Getenv("DAYBREAK_TEST_RUNTIME") == "runsc" }
 

@@ -84,6 +84,7 @@ type outcome struct {
 // the log, a reply on record is not asked for again, and there is one branch and one pull
 // request.
 func TestKill_OPS01(t *testing.T) {
+	onRuncAlone(t)
 	need(t, "python3")
 	files, err := txtar.ParseFile("testdata/kill.txtar")
 	if err != nil {

@@ -247,6 +247,7 @@ func (s site) core(t *testing.T, id task.ID) core {
 // that record what a call or an effect brought; a second worker must come to the same end.
 // With DAYBREAK_E2E_ALL set it dies at all of them, else once for each kind of write.
 func TestDeath_OPS01(t *testing.T) {
+	onRuncAlone(t)
 	need(t, "python3")
 	files, err := txtar.ParseFile("testdata/kill.txtar")
 	if err != nil {
