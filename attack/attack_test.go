@@ -127,7 +127,7 @@ func TestJudging(t *testing.T) {
 		t.Errorf("runsc: %+v", o)
 	}
 	err = verdict(rows, columns)
-	for _, want := range []string{"SBX-01 failed on runc", "SBX-03 is a gate", "SBX-04 is a gate", "SBX-05 is a gate", "m/q failed"} {
+	for _, want := range []string{"SBX-01 failed on runc", "SBX-03 is a gate", "SBX-04 is a gate", "SBX-05 is a gate", "m/q failed on runc: q.go:1: syntax error"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("verdict does not say %q: %v", want, err)
 		}

@@ -113,7 +113,7 @@ func why(text, action string) string {
 		if strings.HasPrefix(line, "===") || strings.HasPrefix(line, "---") || line == "" || line == "FAIL" {
 			continue
 		}
-		if _, after, ok := strings.Cut(line, ".go:"); ok { // file.go:12: message
+		if _, after, ok := strings.Cut(line, "_test.go:"); ok { // file_test.go:12: message
 			_, line, _ = strings.Cut(after, ": ")
 		}
 		if first == "" {

@@ -109,7 +109,7 @@ func verdict(rows []row, columns []column) error {
 	for _, c := range columns {
 		for _, r := range c.results {
 			if r.Action == "fail" && len(idsOf(r.Test)) == 0 && !strings.Contains(r.Test, "/") {
-				bad = append(bad, strings.TrimSpace(shortPackage(r.Package)+" "+r.Test)+" failed on "+c.Runtime)
+				bad = append(bad, strings.TrimSuffix(strings.TrimSpace(shortPackage(r.Package)+" "+r.Test)+" failed on "+c.Runtime+": "+r.Reason, ": "))
 			}
 		}
 	}
