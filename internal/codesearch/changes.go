@@ -59,12 +59,11 @@ func (x *Index) Changes(ctx context.Context, tree string) (*Changes, error) {
 	if vfs.Type != unix.OVERLAYFS_SUPER_MAGIC {
 		return nil, ErrAsk
 	}
-	w := &walk{ctx: ctx, tree: tree, since: x.finished, c: &Changes{changed: make(map[string]bool), replaced: make(map[string]bool)}}
-	return w.c, w.dir("")
+	w := &walk{tree: tree, since: x.finished, c: &Changes{changed: make(map[string]bool), replaced: make(map[string]bool)}}
+	return w.c, w.dir(ctx, "")
 }
 
 type walk struct {
-	ctx   context.Context
 	tree  string
 	since int64
 	c     *Changes
@@ -75,8 +74,8 @@ func changeTime(st fs.FileInfo) int64 {
 	return st.Sys().(*syscall.Stat_t).Ctim.Nano()
 }
 
-func (w *walk) dir(dir string) error {
-	if err := context.Cause(w.ctx); err != nil {
+func (w *walk) dir(ctx context.Context, dir string) error {
+	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(path.Join(w.tree, dir))
@@ -91,14 +90,14 @@ func (w *walk) dir(dir string) error {
 		if e.Name() == ".git" {
 			continue
 		}
-		if err := w.entry(p, e); err != nil {
+		if err := w.entry(ctx, p, e); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *walk) entry(p string, e fs.DirEntry) error {
+func (w *walk) entry(ctx context.Context, p string, e fs.DirEntry) error {
 	st, err := e.Info()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -111,7 +110,7 @@ func (w *walk) entry(p string, e fs.DirEntry) error {
 	}
 	switch {
 	case st.IsDir():
-		return w.dir(p)
+		return w.dir(ctx, p)
 	case st.Mode().IsRegular():
 		w.c.changed[p] = true
 		w.c.Files = append(w.c.Files, p)
