@@ -183,11 +183,6 @@ func says(what string, outcomes ...string) func(string) bool {
 	return func(out string) bool { return slices.Contains(outcomes, said(out, what)) }
 }
 
-// other is true when a try was made and ended in another way.
-func other(what, outcome string) func(string) bool {
-	return func(out string) bool { s := said(out, what); return s != "" && s != outcome }
-}
-
 // Takings away.
 func noSeccomp(s *specs.Spec) { s.Linux.Seccomp = nil }
 
