@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -308,4 +309,82 @@ func TestServe(t *testing.T) {
 			p.end(t)
 		})
 	}
+}
+
+// TestDrain: told to end while the model thinks, a service finishes the step, hands the task
+// over and ends well; the next one goes on at once and asks for nothing again. The second
+// signal does not wait.
+func TestDrain(t *testing.T) {
+	files := killFiles(t)
+	slow := *files
+	slow.Files = slices.Clone(files.Files)
+	for i, f := range slow.Files {
+		if f.Name == "fix.yaml" {
+			slow.Files[i].Data = bytes.Replace(f.Data, []byte("calls:"), []byte("delay_ms: 1000\ncalls:"), 1)
+		}
+	}
+	t.Run("one signal", func(t *testing.T) {
+		t.Parallel()
+		in := service(t, &slow, "", "")
+		target := fingerprint(filepath.Join(in.dir, "shop"))
+		stopping := make(chan struct{})
+		first := in.start(t, func(l said) {
+			if strings.HasPrefix(l.msg, "stopping: ") {
+				close(stopping)
+			}
+		}, "serve")
+		id := in.ask(t, first)
+		<-in.model.thinking
+		_ = first.cmd.Process.Signal(syscall.SIGTERM)
+		<-stopping
+		in.model.letGo()
+		<-first.done
+		if first.err != nil {
+			t.Errorf("ended with %v", first.err)
+		}
+		second := in.start(t, nil, "serve")
+		if got := in.wait(t, id); got != task.InReview {
+			t.Errorf("the task is %s", got)
+		}
+		second.end(t)
+		o := outcome{name: "drain"}
+		in.judge(t, &o, target)
+		if o.asked != 0 || !o.resumed {
+			t.Errorf("%d calls again, resumed %v", o.asked, o.resumed)
+		}
+	})
+	t.Run("two signals", func(t *testing.T) {
+		t.Parallel()
+		in := service(t, &slow, "", "")
+		target := fingerprint(filepath.Join(in.dir, "shop"))
+		stopping := make(chan struct{})
+		first := in.start(t, func(l said) {
+			if strings.HasPrefix(l.msg, "stopping: ") {
+				close(stopping)
+			}
+		}, "serve")
+		id := in.ask(t, first)
+		<-in.model.thinking
+		_ = first.cmd.Process.Signal(syscall.SIGTERM)
+		<-stopping
+		for alive := true; alive; { // the model still thinks; the first of these may come before it listens
+			_ = first.cmd.Process.Signal(syscall.SIGTERM)
+			select {
+			case <-first.done:
+				alive = false
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+		if first.err != nil {
+			t.Errorf("ended with %v", first.err)
+		}
+		in.model.letGo()
+		second := in.start(t, nil, "serve")
+		if got := in.wait(t, id); got != task.InReview {
+			t.Errorf("the task is %s", got)
+		}
+		second.end(t)
+		o := outcome{name: "two signals"}
+		in.judge(t, &o, target)
+	})
 }
