@@ -19,7 +19,7 @@ type Host interface {
 	// Standing is what registering a repository looks at.
 	Standing(ctx context.Context, repo string) (Standing, error)
 
-	// Issue reads an issue or, with the same number, a pull request's opening text.
+	// Issue reads an issue; on a forge that numbers both together, also a pull request's text.
 	Issue(ctx context.Context, repo string, number int) (Issue, error)
 	// Changed lists open issues and pull requests that changed at or after since, oldest
 	// first, with the label when one is given. At most [MaxItems].
@@ -27,7 +27,7 @@ type Host interface {
 	// Acts lists who labelled and assigned an issue and when, oldest first.
 	Acts(ctx context.Context, repo string, number int) ([]Act, error)
 	// Comments lists what people wrote below an issue or a pull request, oldest first.
-	Comments(ctx context.Context, repo string, number int) ([]Comment, error)
+	Comments(ctx context.Context, repo string, at Ref) ([]Comment, error)
 	// ReviewComments lists what people wrote at lines of a pull request, oldest first.
 	ReviewComments(ctx context.Context, repo string, number int) ([]Comment, error)
 	// Permission asks what a user may do at this moment; None for one who does not exist.
@@ -36,13 +36,13 @@ type Host interface {
 	// PullRequest reads one by its number.
 	PullRequest(ctx context.Context, repo string, number int) (PullRequest, error)
 	// Comment adds a comment to an issue or a pull request and returns its id.
-	Comment(ctx context.Context, repo string, number int, body string) (id string, err error)
+	Comment(ctx context.Context, repo string, at Ref, body string) (id string, err error)
 	// EditComment replaces the text of a comment of ours.
-	EditComment(ctx context.Context, repo string, number int, id, body string) error
+	EditComment(ctx context.Context, repo string, at Ref, id, body string) error
 	// Reply answers a review comment where the forge can, or else comments below.
 	Reply(ctx context.Context, repo string, number int, to Comment, body string) (id string, err error)
 	// Acknowledge marks a comment, or with id "" the issue, as seen. Doing it twice is once.
-	Acknowledge(ctx context.Context, repo string, number int, id string) error
+	Acknowledge(ctx context.Context, repo string, at Ref, id string) error
 	// SetStatus shows the state of a task at a commit; the newest one of a task stands.
 	SetStatus(ctx context.Context, repo, commit string, s Status) error
 
@@ -56,6 +56,12 @@ type Host interface {
 	// Credential is what git shows for a repository: short-lived and for that repository alone
 	// where the forge can.
 	Credential(ctx context.Context, repo string) (Credential, error)
+}
+
+// Ref is where people talk: an issue, or a pull request. Some forges number the two apart.
+type Ref struct {
+	Number int
+	Pull   bool
 }
 
 // MaxItems bounds every list that is read from a forge; one that is longer is cut, and
@@ -73,6 +79,7 @@ type Capabilities struct {
 	Redelivers         bool   // a lost delivery is sent again by itself or can be asked for
 	DraftBy            string // "flag" or the prefix of the title
 	SignedTime         bool   // a delivery's signature covers its time
+	PullMark           string // before a pull request's number, "" is "#"
 	WholeLabels        bool   // a delivery says which labels are there, not which is new
 }
 

@@ -279,9 +279,9 @@ func (in *Intake) move(ctx context.Context, id task.ID, ps ...event.Payload) err
 }
 
 // once posts a comment that is found again by its mark.
-func (in *Intake) once(ctx context.Context, p place, number int, mark, text string) error {
+func (in *Intake) once(ctx context.Context, p place, at forge.Ref, mark, text string) error {
 	mark = "<!-- daybreak:" + mark + " -->"
-	cs, err := p.host.Comments(ctx, p.URL, number)
+	cs, err := p.host.Comments(ctx, p.URL, at)
 	if err != nil {
 		return err
 	}
@@ -290,6 +290,6 @@ func (in *Intake) once(ctx context.Context, p place, number int, mark, text stri
 			return nil
 		}
 	}
-	_, err = p.host.Comment(ctx, p.URL, number, text+"\n\n"+mark)
+	_, err = p.host.Comment(ctx, p.URL, at, text+"\n\n"+mark)
 	return err
 }

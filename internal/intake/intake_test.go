@@ -471,7 +471,7 @@ func TestReport(t *testing.T) {
 func TestReportIsInert_FRG04(t *testing.T) {
 	sum := event.Summary{Task: first, State: task.Declined, Reason: "ask @everyone\n```\n![x](http://evil/y) <img src=x> /merge fixes #3 `x`"}
 	sum.Created.Origin = &event.Origin{By: "wanda"}
-	text := progressText(sum)
+	text := progressText(sum, "")
 	line := ""
 	for l := range strings.Lines(text) {
 		if strings.Contains(l, "@everyone") {

@@ -67,7 +67,8 @@ func (f *town) Changed(context.Context, string, string, time.Time) (out []forge.
 
 func (f *town) Acts(_ context.Context, _ string, n int) ([]forge.Act, error) { return f.acts[n], nil }
 
-func (f *town) Comments(_ context.Context, _ string, n int) ([]forge.Comment, error) {
+func (f *town) Comments(_ context.Context, _ string, at forge.Ref) ([]forge.Comment, error) {
+	n := at.Number
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]forge.Comment(nil), f.comments[n]...), nil
@@ -91,7 +92,8 @@ func (f *town) PullRequest(_ context.Context, _ string, n int) (forge.PullReques
 	return forge.PullRequest{}, &task.Error{Class: task.NotFound, Msg: "no pull request"}
 }
 
-func (f *town) Comment(_ context.Context, _ string, n int, body string) (string, error) {
+func (f *town) Comment(_ context.Context, _ string, at forge.Ref, body string) (string, error) {
+	n := at.Number
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.n++
@@ -100,7 +102,8 @@ func (f *town) Comment(_ context.Context, _ string, n int, body string) (string,
 	return id, nil
 }
 
-func (f *town) EditComment(_ context.Context, _ string, n int, id, body string) error {
+func (f *town) EditComment(_ context.Context, _ string, at forge.Ref, id, body string) error {
+	n := at.Number
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, c := range f.comments[n] {
@@ -112,7 +115,8 @@ func (f *town) EditComment(_ context.Context, _ string, n int, id, body string) 
 	return &task.Error{Class: task.NotFound, Msg: "no comment"}
 }
 
-func (f *town) Acknowledge(_ context.Context, _ string, n int, id string) error {
+func (f *town) Acknowledge(_ context.Context, _ string, at forge.Ref, id string) error {
+	n := at.Number
 	f.reactions = append(f.reactions, fmt.Sprintf("%d/%s", n, id))
 	return nil
 }

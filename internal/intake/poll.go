@@ -172,7 +172,7 @@ func (in *Intake) pollTasks(ctx context.Context, p place) (found int, err error)
 func (in *Intake) pollTask(ctx context.Context, p place, t store.Task, sum event.Summary) (found int, err error) {
 	o := sum.Created.Origin
 	said := func(number int, pull *forge.Pull) error {
-		cs, err := p.host.Comments(ctx, p.URL, number)
+		cs, err := p.host.Comments(ctx, p.URL, forge.Ref{Number: number, Pull: pull != nil})
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -81,7 +82,7 @@ func (in *Intake) report(ctx context.Context, t store.Task) error {
 	}
 	p := place{host, r}
 	is := shown{Comment: was.Comment, State: t.State, At: now, Status: was.Status, Seq: sum.LastSeq}
-	text := progressText(sum)
+	text := progressText(sum, p.host.Capabilities().PullMark)
 	h := sha256.Sum256([]byte(text))
 	is.Text = hex.EncodeToString(h[:8])
 	if is.Text != was.Text {
@@ -103,7 +104,7 @@ func (in *Intake) show(ctx context.Context, p place, number int, id task.ID, com
 	mark := "<!-- daybreak:progress:" + string(id) + " -->"
 	text += "\n\n" + mark
 	if comment == "" {
-		cs, err := p.host.Comments(ctx, p.URL, number)
+		cs, err := p.host.Comments(ctx, p.URL, forge.Ref{Number: number})
 		if err != nil {
 			return "", err
 		}
@@ -114,9 +115,9 @@ func (in *Intake) show(ctx context.Context, p place, number int, id task.ID, com
 		}
 	}
 	if comment == "" {
-		return p.host.Comment(ctx, p.URL, number, text)
+		return p.host.Comment(ctx, p.URL, forge.Ref{Number: number}, text)
 	}
-	err := p.host.EditComment(ctx, p.URL, number, comment, text)
+	err := p.host.EditComment(ctx, p.URL, forge.Ref{Number: number}, comment, text)
 	if task.ClassOf(err) == task.NotFound { // a person deleted it: that is an answer too
 		return comment, nil
 	}
@@ -147,7 +148,7 @@ func statusOf(sum event.Summary) (forge.Status, string) {
 
 // progressText is the comment: facts of the record alone, and words of the model only as quoted
 // code, so that nothing in them is a mention, a link or a command.
-func progressText(sum event.Summary) string {
+func progressText(sum event.Summary, mark string) string {
 	var b strings.Builder
 	o := sum.Created.Origin
 	switch sum.State {
@@ -164,7 +165,7 @@ func progressText(sum event.Summary) string {
 	case task.InReview:
 		b.WriteString("A draft pull request waits for review")
 		if sum.PullRequest.Number > 0 {
-			fmt.Fprintf(&b, ": #%d", sum.PullRequest.Number)
+			fmt.Fprintf(&b, ": %s%d", cmp.Or(mark, "#"), sum.PullRequest.Number)
 		}
 		b.WriteString(".")
 	case task.Merged:

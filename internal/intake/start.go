@@ -64,7 +64,7 @@ func (in *Intake) start(ctx context.Context, p place, a ask) (string, error) {
 	if why := changedSince(a, live); why != "" {
 		text := fmt.Sprintf("%s, so Daybreak did not start: it only works on the text that was there when somebody who may write asked for it. "+
 			"Please read the issue again and, if it is what you want, %s.", why, again(a, p))
-		return "refused: " + why, in.once(ctx, p, a.number, fmt.Sprintf("edited:%d", a.at.Unix()), text)
+		return "refused: " + why, in.once(ctx, p, forge.Ref{Number: a.number}, fmt.Sprintf("edited:%d", a.at.Unix()), text)
 	}
 	full, wait, err := in.allowed(ctx, p, a)
 	if err != nil {
@@ -75,7 +75,7 @@ func (in *Intake) start(ctx context.Context, p place, a ask) (string, error) {
 		if !wait {
 			return "refused again: " + full, nil
 		}
-		return "refused: " + full, in.once(ctx, p, a.number, fmt.Sprintf("rate:%d", a.at.Unix()), text)
+		return "refused: " + full, in.once(ctx, p, forge.Ref{Number: a.number}, fmt.Sprintf("rate:%d", a.at.Unix()), text)
 	}
 	w, err := in.wanted(ctx, p, a, live)
 	if err != nil {
@@ -85,7 +85,7 @@ func (in *Intake) start(ctx context.Context, p place, a ask) (string, error) {
 	if t.ID == "" {
 		return "", err
 	}
-	if aerr := p.host.Acknowledge(ctx, p.URL, a.number, ""); aerr != nil { // the task is there: this is a courtesy
+	if aerr := p.host.Acknowledge(ctx, p.URL, forge.Ref{Number: a.number}, ""); aerr != nil { // the task is there: this is a courtesy
 		in.cfg.Logger.WarnContext(ctx, "the issue could not be acknowledged", "task", t.ID, "error", aerr)
 	}
 	switch {
@@ -158,7 +158,7 @@ func (in *Intake) wanted(ctx context.Context, p place, a ask, live forge.Issue) 
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s\n", strings.Join(strings.Fields(live.Title), " "), live.Body)
-	cs, err := p.host.Comments(ctx, p.URL, a.number)
+	cs, err := p.host.Comments(ctx, p.URL, forge.Ref{Number: a.number})
 	if err != nil {
 		return Wanted{}, err
 	}

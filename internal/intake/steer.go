@@ -24,6 +24,7 @@ func (in *Intake) said(ctx context.Context, p place, d forge.Delivery) (string, 
 	if err != nil {
 		return "", err
 	}
+	at := forge.Ref{Number: number, Pull: d.Pull != nil}
 	live := ok && !t.State.Done()
 	inReview := ok && t.State == task.InReview
 	if !live && !w.mentioned && w.command == "" {
@@ -34,12 +35,12 @@ func (in *Intake) said(ctx context.Context, p place, d forge.Delivery) (string, 
 	}
 	ack := func(outcome string) (string, error) {
 		in.mark(ctx, p, "comment:"+c.ID)
-		return outcome, p.host.Acknowledge(ctx, p.URL, number, c.ID)
+		return outcome, p.host.Acknowledge(ctx, p.URL, at, c.ID)
 	}
 	signal := store.Signal{ID: "c:" + p.Forge + ":" + p.ID + ":" + c.ID, Task: t.ID, Who: c.Author.Name, At: c.Created}
 	switch {
 	case w.command == "budget" && ok:
-		if err := in.tellBudget(ctx, p, number, t, c.ID); err != nil {
+		if err := in.tellBudget(ctx, p, at, t, c.ID); err != nil {
 			return "", err
 		}
 		return ack("told what is spent")
@@ -229,7 +230,7 @@ func (in *Intake) edited(ctx context.Context, p place, d forge.Delivery) (string
 	text := fmt.Sprintf("This issue was edited. Daybreak goes on with the text as it was at %s, when %s asked for it. "+
 		"To tell it more, comment here; to begin again with the new text, comment `/stop` and then `/retry`.",
 		sum.Created.Origin.At.UTC().Format(time.RFC3339), code(sum.Created.Origin.By))
-	return "told that the text is frozen", in.once(ctx, p, d.Issue.Number, "frozen:"+string(t.ID), text)
+	return "told that the text is frozen", in.once(ctx, p, forge.Ref{Number: d.Issue.Number}, "frozen:"+string(t.ID), text)
 }
 
 // ended records what a person made of the pull request, as the forge says now.
@@ -297,10 +298,10 @@ func (in *Intake) pressed(ctx context.Context, p place, d forge.Delivery) (strin
 	})
 }
 
-func (in *Intake) tellBudget(ctx context.Context, p place, number int, t store.Task, comment string) error {
+func (in *Intake) tellBudget(ctx context.Context, p place, at forge.Ref, t store.Task, comment string) error {
 	sum, err := in.summary(ctx, t.ID)
 	if err != nil {
 		return err
 	}
-	return in.once(ctx, p, number, "budget:"+comment, spent(sum))
+	return in.once(ctx, p, at, "budget:"+comment, spent(sum))
 }

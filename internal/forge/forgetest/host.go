@@ -111,7 +111,7 @@ func repository(t *testing.T, f HostFixture) {
 		t.Errorf("clone address %q, the repository is %q", r.Clone, f.Repo)
 	}
 	other := strings.TrimSuffix(strings.TrimSuffix(f.Repo, ".git"), "/") + "-other"
-	_, err = f.Host.Comment(t.Context(), other, 1, "x")
+	_, err = f.Host.Comment(t.Context(), other, forge.Ref{Number: 1}, "x")
 	wantClass(t, err, task.Invalid)
 	for _, bad := range []string{"", "http://127.0.0.1:1/a/b", "file:///etc", "gopher://x/y/z", f.Repo + "?x=1", strings.TrimSuffix(f.Repo, ".git") + "/../../x", "http://user:pw@127.0.0.1/a/b"} {
 		_, err := f.Host.Repository(t.Context(), bad)
@@ -125,7 +125,7 @@ func replaced(t *testing.T, f HostFixture) {
 	c := f.Commit(t, "one")
 	_, err := f.Host.Push(t.Context(), f.push(c, ""))
 	wantClass(t, err, task.Conflict)
-	_, err = f.Host.Comment(t.Context(), f.Repo, n, "x")
+	_, err = f.Host.Comment(t.Context(), f.Repo, forge.Ref{Number: n}, "x")
 	wantClass(t, err, task.Conflict)
 	if at := f.Head(t, branch); at != "" {
 		t.Errorf("pushed to another repository: %s", at)
@@ -200,15 +200,15 @@ func acts(t *testing.T, f HostFixture) {
 func comments(t *testing.T, f HostFixture) {
 	n := f.OpenIssue(t, f.Reader, "one", "1")
 	first := f.Say(t, f.Writer, n, "please use tabs")
-	id, err := f.Host.Comment(t.Context(), f.Repo, n, "working on it")
+	id, err := f.Host.Comment(t.Context(), f.Repo, forge.Ref{Number: n}, "working on it")
 	if err != nil || id == "" {
 		t.Fatal(id, err)
 	}
-	if err := f.Host.EditComment(t.Context(), f.Repo, n, id, "done"); err != nil {
+	if err := f.Host.EditComment(t.Context(), f.Repo, forge.Ref{Number: n}, id, "done"); err != nil {
 		t.Fatal(err)
 	}
 	f.SayAgain(t, f.Writer, first, "please use spaces")
-	cs, err := f.Host.Comments(t.Context(), f.Repo, n)
+	cs, err := f.Host.Comments(t.Context(), f.Repo, forge.Ref{Number: n})
 	if err != nil || len(cs) != 2 {
 		t.Fatalf("%+v %v", cs, err)
 	}
@@ -219,10 +219,10 @@ func comments(t *testing.T, f HostFixture) {
 		t.Errorf("%+v", cs[1])
 	}
 	for range 2 {
-		if err := f.Host.Acknowledge(t.Context(), f.Repo, n, first); err != nil {
+		if err := f.Host.Acknowledge(t.Context(), f.Repo, forge.Ref{Number: n}, first); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.Host.Acknowledge(t.Context(), f.Repo, n, ""); err != nil {
+		if err := f.Host.Acknowledge(t.Context(), f.Repo, forge.Ref{Number: n}, ""); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -144,12 +144,12 @@ func (f *Forge) get(ctx context.Context, path string, into any) error {
 }
 
 // Comments implements [forge.Host].
-func (f *Forge) Comments(ctx context.Context, address string, number int) ([]forge.Comment, error) {
+func (f *Forge) Comments(ctx context.Context, address string, at forge.Ref) ([]forge.Comment, error) {
 	r, err := f.at(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	all, _, err := r.ListIssueComments(r.owner, r.name, int64(number), sdk.ListIssueCommentOptions{}) // the server does not page these
+	all, _, err := r.ListIssueComments(r.owner, r.name, int64(at.Number), sdk.ListIssueCommentOptions{}) // the server does not page these
 	if err != nil {
 		return nil, err
 	}
@@ -247,12 +247,12 @@ func (f *Forge) Permission(ctx context.Context, address, name string) (forge.Per
 }
 
 // Comment implements [forge.Host].
-func (f *Forge) Comment(ctx context.Context, address string, number int, body string) (string, error) {
+func (f *Forge) Comment(ctx context.Context, address string, at forge.Ref, body string) (string, error) {
 	r, err := f.at(ctx, address)
 	if err != nil {
 		return "", err
 	}
-	c, _, err := r.CreateIssueComment(r.owner, r.name, int64(number), sdk.CreateIssueCommentOption{Body: body})
+	c, _, err := r.CreateIssueComment(r.owner, r.name, int64(at.Number), sdk.CreateIssueCommentOption{Body: body})
 	if err != nil {
 		return "", err
 	}
@@ -260,7 +260,7 @@ func (f *Forge) Comment(ctx context.Context, address string, number int, body st
 }
 
 // EditComment implements [forge.Host].
-func (f *Forge) EditComment(ctx context.Context, address string, _ int, id, body string) error {
+func (f *Forge) EditComment(ctx context.Context, address string, _ forge.Ref, id, body string) error {
 	r, err := f.at(ctx, address)
 	if err != nil {
 		return err
@@ -288,17 +288,17 @@ func (f *Forge) Reply(ctx context.Context, address string, pull int, to forge.Co
 	if line == 0 {
 		line = to.Original
 	}
-	return f.Comment(ctx, address, pull, fmt.Sprintf("`%s` line %d: %s", strings.ReplaceAll(to.Path, "`", "'"), line, body))
+	return f.Comment(ctx, address, forge.Ref{Number: pull, Pull: true}, fmt.Sprintf("`%s` line %d: %s", strings.ReplaceAll(to.Path, "`", "'"), line, body))
 }
 
 // Acknowledge implements [forge.Host].
-func (f *Forge) Acknowledge(ctx context.Context, address string, n int, id string) error {
+func (f *Forge) Acknowledge(ctx context.Context, address string, at forge.Ref, id string) error {
 	r, err := f.at(ctx, address)
 	if err != nil {
 		return err
 	}
 	if id == "" {
-		_, _, err = r.PostIssueReaction(r.owner, r.name, int64(n), "eyes")
+		_, _, err = r.PostIssueReaction(r.owner, r.name, int64(at.Number), "eyes")
 		return err
 	}
 	c, err := number(id)

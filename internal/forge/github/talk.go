@@ -107,13 +107,13 @@ func (f *Forge) Acts(ctx context.Context, address string, number int) ([]forge.A
 }
 
 // Comments implements [forge.Host].
-func (f *Forge) Comments(ctx context.Context, address string, number int) ([]forge.Comment, error) {
+func (f *Forge) Comments(ctx context.Context, address string, at forge.Ref) ([]forge.Comment, error) {
 	r, err := f.at(ctx, address)
 	if err != nil {
 		return nil, err
 	}
 	all, err := wire.Pages(forge.MaxItems, func(page int) ([]*github.IssueComment, int, error) {
-		cs, res, err := r.Issues.ListComments(ctx, r.owner, r.name, number, &github.IssueListCommentsOptions{ListOptions: github.ListOptions{Page: page, PerPage: pageSize}})
+		cs, res, err := r.Issues.ListComments(ctx, r.owner, r.name, at.Number, &github.IssueListCommentsOptions{ListOptions: github.ListOptions{Page: page, PerPage: pageSize}})
 		return cs, next(res), err
 	})
 	if err != nil {
@@ -186,17 +186,17 @@ func (f *Forge) Permission(ctx context.Context, address, name string) (forge.Per
 }
 
 // Comment implements [forge.Host].
-func (f *Forge) Comment(ctx context.Context, address string, number int, body string) (string, error) {
+func (f *Forge) Comment(ctx context.Context, address string, at forge.Ref, body string) (string, error) {
 	r, err := f.at(ctx, address)
 	if err != nil {
 		return "", err
 	}
-	c, _, err := r.Issues.CreateComment(ctx, r.owner, r.name, number, &github.IssueComment{Body: &body})
+	c, _, err := r.Issues.CreateComment(ctx, r.owner, r.name, at.Number, &github.IssueComment{Body: &body})
 	return strconv.FormatInt(c.GetID(), 10), err
 }
 
 // EditComment implements [forge.Host].
-func (f *Forge) EditComment(ctx context.Context, address string, _ int, id, body string) error {
+func (f *Forge) EditComment(ctx context.Context, address string, _ forge.Ref, id, body string) error {
 	r, err := f.at(ctx, address)
 	if err != nil {
 		return err
@@ -238,13 +238,13 @@ func (f *Forge) Reply(ctx context.Context, address string, pull int, to forge.Co
 }
 
 // Acknowledge implements [forge.Host].
-func (f *Forge) Acknowledge(ctx context.Context, address string, n int, id string) error {
+func (f *Forge) Acknowledge(ctx context.Context, address string, at forge.Ref, id string) error {
 	r, err := f.at(ctx, address)
 	if err != nil {
 		return err
 	}
 	if id == "" {
-		_, _, err = r.Reactions.CreateIssueReaction(ctx, r.owner, r.name, n, "eyes")
+		_, _, err = r.Reactions.CreateIssueReaction(ctx, r.owner, r.name, at.Number, "eyes")
 		return err
 	}
 	c, err := number(id)

@@ -72,8 +72,8 @@ func (t tidy) Acts(ctx context.Context, repo string, number int) ([]forge.Act, e
 	return v, t.err(err)
 }
 
-func (t tidy) Comments(ctx context.Context, repo string, number int) ([]forge.Comment, error) {
-	v, err := t.Host.Comments(ctx, repo, number)
+func (t tidy) Comments(ctx context.Context, repo string, at forge.Ref) ([]forge.Comment, error) {
+	v, err := t.Host.Comments(ctx, repo, at)
 	return v, t.err(err)
 }
 
@@ -92,13 +92,13 @@ func (t tidy) PullRequest(ctx context.Context, repo string, number int) (forge.P
 	return v, t.err(err)
 }
 
-func (t tidy) Comment(ctx context.Context, repo string, number int, body string) (string, error) {
-	v, err := t.Host.Comment(ctx, repo, number, body)
+func (t tidy) Comment(ctx context.Context, repo string, at forge.Ref, body string) (string, error) {
+	v, err := t.Host.Comment(ctx, repo, at, body)
 	return v, t.err(err)
 }
 
-func (t tidy) EditComment(ctx context.Context, repo string, number int, id, body string) error {
-	return t.err(t.Host.EditComment(ctx, repo, number, id, body))
+func (t tidy) EditComment(ctx context.Context, repo string, at forge.Ref, id, body string) error {
+	return t.err(t.Host.EditComment(ctx, repo, at, id, body))
 }
 
 func (t tidy) Reply(ctx context.Context, repo string, number int, to forge.Comment, body string) (string, error) {
@@ -106,8 +106,8 @@ func (t tidy) Reply(ctx context.Context, repo string, number int, to forge.Comme
 	return v, t.err(err)
 }
 
-func (t tidy) Acknowledge(ctx context.Context, repo string, number int, id string) error {
-	return t.err(t.Host.Acknowledge(ctx, repo, number, id))
+func (t tidy) Acknowledge(ctx context.Context, repo string, at forge.Ref, id string) error {
+	return t.err(t.Host.Acknowledge(ctx, repo, at, id))
 }
 
 func (t tidy) SetStatus(ctx context.Context, repo, commit string, s forge.Status) error {
