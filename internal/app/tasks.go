@@ -54,6 +54,9 @@ func (t apiTasks) Create(ctx context.Context, q server.Request) (server.View, bo
 			return viewOf(old[0]), false, nil
 		}
 	}
+	if err := t.room(ctx); err != nil {
+		return server.View{}, false, err
+	}
 	who := q.RequestedBy
 	if who == "" {
 		who = "api"
@@ -70,6 +73,18 @@ func (t apiTasks) Create(ctx context.Context, q server.Request) (server.View, bo
 		}
 	}
 	return viewOf(made), created, err
+}
+
+// room refuses what would make the queue longer than it may be.
+func (t apiTasks) room(ctx context.Context) error {
+	if t.a.queue == nil {
+		return nil
+	}
+	all, err := t.a.queue.store.Unfinished(ctx)
+	if err == nil && len(all) >= t.a.Config.Serve.Queue {
+		return &task.Error{Class: task.Overloaded, Msg: "the queue is full", Fix: "ask again later, or raise serve.queue"}
+	}
+	return err
 }
 
 func viewOf(t store.Task) server.View {

@@ -27,6 +27,7 @@ type Serve struct {
 	Caps      Caps          `yaml:"caps"`
 	TokenEnv  string        `yaml:"token_env"`  // environment variable with the token that /api asks for
 	TokenFile string        `yaml:"token_file"` // or the file that holds it
+	Queue     int           `yaml:"queue"`      // most unfinished tasks; beyond them /api refuses new ones
 	Repos     []string      `yaml:"repos"`      // globs of repositories that /api may name; empty: any
 }
 
@@ -51,7 +52,7 @@ const MinLease = time.Second
 const MaxWorkers = 1000
 
 func defaultServe() Serve {
-	return Serve{Listen: "127.0.0.1:8484", Workers: 2, Lease: 4 * time.Second, TokenEnv: "DAYBREAK_TOKEN", Repos: []string{}}
+	return Serve{Listen: "127.0.0.1:8484", Workers: 2, Lease: 4 * time.Second, Queue: 1000, TokenEnv: "DAYBREAK_TOKEN", Repos: []string{}}
 }
 
 func (s Store) check() error {
@@ -79,6 +80,9 @@ func (s Serve) check() error {
 	}
 	if s.Caps.Total < 0 || s.Caps.Repository < 0 || s.Caps.Author < 0 {
 		return errors.New("serve.caps must not be negative; 0 is no cap")
+	}
+	if s.Queue < 1 {
+		return fmt.Errorf("serve.queue is %d; use at least 1", s.Queue)
 	}
 	for _, g := range s.Repos {
 		if _, err := path.Match(g, ""); err != nil {

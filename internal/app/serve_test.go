@@ -1,0 +1,113 @@
+package app
+
+import (
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/config"
+	"github.com/daybreak-agent/daybreak/internal/server"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// serving opens an installation that could serve, and a repository to ask about.
+func serving(t *testing.T, change func(*config.Config)) (*App, string) {
+	t.Helper()
+	dir := t.TempDir()
+	repo := filepath.Join(dir, "shop")
+	for _, args := range [][]string{
+		{"init", "-q", "-b", "main", repo},
+		{"-C", repo, "-c", "user.name=T", "-c", "user.email=t@example.com", "commit", "-q", "--allow-empty", "-m", "first"},
+	} {
+		cmd := exec.Command("git", args...)
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	cfg := config.Default()
+	cfg.Model = "anthropic/claude-sonnet-4-5"
+	cfg.Serve.Queue = 2
+	change(&cfg)
+	a, err := Open(t.Context(), Options{
+		Dir: filepath.Join(dir, "data"), Config: cfg, Now: time.Now, Dispatch: true, Logger: slog.New(slog.DiscardHandler),
+		Getenv: func(k string) string { return map[string]string{"ANTHROPIC_API_KEY": "key-0123456789"}[k] },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	return a, repo
+}
+
+func TestAPITasks(t *testing.T) {
+	a, repo := serving(t, func(*config.Config) {})
+	tasks := a.APITasks()
+	ask := func(key, issue string) (server.View, bool, error) {
+		return tasks.Create(t.Context(), server.Request{NewTask: server.NewTask{
+			Repo: repo, Issue: issue, Key: key, RequestedBy: "ann", Priority: 1, Budget: server.Budget{Steps: 7, Tokens: 1 << 40, USD: 1},
+		}, Wall: time.Minute})
+	}
+	one, made, err := ask("k", "It breaks.")
+	if err != nil || !made || one.State != task.Queued {
+		t.Fatalf("%+v %v %v", one, made, err)
+	}
+	if again, made, err := ask("k", "Something else."); err != nil || made || again.Task != one.Task {
+		t.Fatalf("the same key: %+v %v %v", again, made, err)
+	}
+	if _, made, err := ask("", "It breaks."); err != nil || !made {
+		t.Fatalf("without a key: %v %v", made, err)
+	}
+	if _, _, err := ask("k3", "A third."); task.ClassOf(err) != task.Overloaded {
+		t.Fatalf("beyond the queue: %v", err)
+	}
+	all, err := a.queue.store.Unfinished(t.Context())
+	if err != nil || len(all) != 2 || all[0].Job == 0 || all[0].Author != "ann" || all[0].Priority != 1 {
+		t.Fatalf("%+v %v", all, err)
+	}
+	events, err := a.Store.Events(t.Context(), one.Task, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Only lower than what the operator allows: 7 steps, a dollar and a minute, but no more tokens.
+	if p := string(events[0].Payload); !strings.Contains(p, `"tokens":8000000`) || !strings.Contains(p, `"steps":7`) || !strings.Contains(p, `60000000000`) {
+		t.Errorf("limits: %s", p)
+	}
+	if v, err := tasks.View(t.Context(), one.Task); err != nil || !strings.Contains(string(v), `"state":"queued"`) {
+		t.Errorf("%s %v", v, err)
+	}
+	if _, err := tasks.View(t.Context(), "t_00000000000000000000000000"); task.ClassOf(err) != task.NotFound {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAPITasksRefuse(t *testing.T) {
+	a, repo := serving(t, func(c *config.Config) { c.Serve.Repos = []string{"https://git.example.com/shop/*"} })
+	_, _, err := a.APITasks().Create(t.Context(), server.Request{NewTask: server.NewTask{Repo: repo, Issue: "x"}})
+	if task.ClassOf(err) != task.Invalid || !strings.Contains(err.Error(), "serve.repos") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestOneOwner: a second service on the file is refused and told who the first is; a command
+// that only looks is not.
+func TestOneOwner(t *testing.T) {
+	a, _ := serving(t, func(*config.Config) {})
+	o := a.opts
+	_, err := Open(t.Context(), o)
+	if task.ClassOf(err) != task.Conflict || !strings.Contains(err.Error(), "process ") || !strings.Contains(err.Error(), "postgres") {
+		t.Fatalf("%v", err)
+	}
+	o.Dispatch = false
+	b, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
