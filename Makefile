@@ -3,7 +3,7 @@ SHELL := /bin/bash
 TOOLS := $(CURDIR)/.tools/bin
 BIN   := $(CURDIR)/bin
 
-.PHONY: setup gvisor gitea test-gitea build demo test lint attack attack-layers bench fuzz clean
+.PHONY: setup gvisor gitea test-gitea build demo test lint attack attack-layers bench bench-verify fuzz clean
 setup: ## install what the build, the sandbox and the tests need (quick when nothing is missing)
 	@scripts/setup.sh
 
@@ -40,6 +40,10 @@ attack-layers: build ## the sandbox without one layer after the other, in builds
 
 bench: build ## speed and memory, as ratios in one run
 	@PATH="$(TOOLS):$$PATH" go run ./bench
+
+bench-verify: build ## false accepts and false rejects of the verifier, by kind (INSTANCES=FILE REPOS=DIR adds historical fixes)
+	@$(BIN)/daybreak eval cases $(if $(ONLY),--only $(ONLY))
+	@if [ -n "$(INSTANCES)" ]; then $(BIN)/daybreak eval run --instances "$(INSTANCES)" --repos "$(REPOS)"; fi
 
 fuzz: ## every fuzz target for FUZZTIME (default 20s) each
 	@scripts/fuzz.sh $(or $(FUZZTIME),20s)

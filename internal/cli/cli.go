@@ -89,7 +89,7 @@ func newRoot(env *kit.Env) *cobra.Command {
 	models := &cobra.Command{Use: "model", Short: "Tools for model transcripts"}
 	models.AddCommand(modelserve.NewCmd(env))
 	evals := &cobra.Command{Use: "eval", Short: "Replay historical fixes against the verifier"}
-	evals.AddCommand(evaluate.NewCmd(env))
+	evals.AddCommand(evaluate.NewCmd(env), evaluate.NewCasesCmd(env))
 	root.AddCommand(demo.NewCmd(env), run.NewCmd(env), serve.NewCmd(env), serve.NewWorkerCmd(env), verify.NewCmd(env), verify.NewEvidenceCmd(env), verify.NewKeyCmd(env), tasks.NewCmd(env), repo.NewCmd(env), doctor.NewCmd(env), sandboxes.NewCmd(env), mirrors.NewCmd(env), models, evals)
 	return root
 }

@@ -53,7 +53,7 @@ type Facts struct {
 	Hang        bool     // the issue is about a hang
 	Regressions []string // stable pass on the base, failing or not run now, confirmed by reruns
 	Lost        []string // pass → skip, or gone, and not moved with the same body
-	Weakened    []string // one line each: old assertions weakened, expected values changed
+	Weakened    []string // one line each: old assertions weakened, expected values changed, answers copied from the tests
 	BaseCopies  BaseCopies
 	CopiesShow  string   // what differed
 	Incomplete  []string // commands that exited 0 without a whole report, unlike on the base
@@ -113,7 +113,7 @@ func table() []row {
 			return when(f.NothingRan != "", task.Incomplete, "no test ran with the change: "+f.NothingRan)
 		}},
 		{14, func(f Facts) (task.VerdictKind, string) {
-			return when(len(f.Weakened) > 0, task.NeedsHuman, "a person must agree to changed expectations: "+some(f.Weakened))
+			return when(len(f.Weakened) > 0, task.NeedsHuman, "a person must judge this first: "+some(f.Weakened))
 		}},
 		{15, func(f Facts) (task.VerdictKind, string) {
 			return when(f.BaseCopies == CopiesUndecided, task.NeedsHuman, "the tests cannot run with the base's runner configuration: "+f.CopiesShow)

@@ -68,7 +68,7 @@ func (p *proof) guard(ctx context.Context) error {
 			// The results said it already.
 		case f.SubKind.Lost():
 			p.facts.Lost = append(p.facts.Lost, line)
-		case f.SubKind.Weakened():
+		case f.SubKind.Weakened(), f.SubKind == tamper.CopiesTest:
 			p.facts.Weakened = append(p.facts.Weakened, line)
 		case f.SubKind.Reconfigured():
 			// Row 15 runs it.

@@ -282,7 +282,7 @@ func (a *analysis) copies(c FileChange, values map[string]bool) {
 			answer = answer[1:]
 		}
 		if len(answer) > 0 && telling(answer[0]) && values[unquote(answer[0].s)] && (len(answer) == 1 || !isOperator(answer[1].s)) {
-			a.add(c.Path, asked[0].line, CopiesTest, "warn", "source answers a value of the tests with another value of the tests", "", join(asked)+" "+s)
+			a.add(c.Path, asked[0].line, CopiesTest, "warn", "needs a person: source answers a value of the tests with another value of the tests", "", join(asked)+" "+s)
 			asked = nil
 		}
 	})

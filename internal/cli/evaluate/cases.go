@@ -1,0 +1,229 @@
+package evaluate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybreak-agent/daybreak/internal/app"
+	"github.com/daybreak-agent/daybreak/internal/cli/kit"
+	"github.com/daybreak-agent/daybreak/internal/cli/taskview"
+	"github.com/daybreak-agent/daybreak/internal/eval"
+	"github.com/daybreak-agent/daybreak/internal/prover"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// CaseOptions are the flags of `eval cases`.
+type CaseOptions struct {
+	Only       []string
+	Limit      time.Duration
+	Jobs       int
+	JSON, Keep bool
+}
+
+// CaseOutcome is what came of one generated case.
+type CaseOutcome struct {
+	Type      string             `json:"type"` // "case"
+	Case      string             `json:"case"`
+	Fault     eval.Fault         `json:"fault"`
+	Verdict   task.VerdictKind   `json:"verdict"`
+	Wanted    []task.VerdictKind `json:"wanted"`
+	Judgement Judgement          `json:"judgement"`
+	Reason    string             `json:"reason"`
+	Seconds   float64            `json:"seconds"`
+}
+
+// FaultSums counts the cases of one fault.
+type FaultSums struct {
+	Type         string     `json:"type"` // "fault", and "sums" for all together
+	Fault        eval.Fault `json:"fault,omitempty"`
+	Cases        int        `json:"cases"`
+	Right        int        `json:"right"`
+	FalseAccepts int        `json:"false_accepts"`
+	FalseRejects int        `json:"false_rejects"`
+	WrongReasons int        `json:"wrong_reasons"`
+	NotPlayed    int        `json:"not_played"`
+}
+
+func (s *FaultSums) add(j Judgement) {
+	s.Cases++
+	switch j {
+	case Right:
+		s.Right++
+	case FalseAccept:
+		s.FalseAccepts++
+	case FalseReject:
+		s.FalseRejects++
+	case WrongReason:
+		s.WrongReasons++
+	default:
+		s.NotPlayed++
+	}
+}
+
+// NewCasesCmd makes the command "cases", to be added below "eval".
+func NewCasesCmd(env *kit.Env) *cobra.Command {
+	var o CaseOptions
+	cmd := &cobra.Command{
+		Use:   "cases",
+		Short: "Measure the verifier on generated changes: true fixes, and fourteen ways not to be one",
+		Long: "Generates small repositories in several languages, and for each a true fix and a change with each known fault,\n" +
+			"and verifies all of them as `daybreak verify` does. Prints false accepts and false rejects by fault. The exit\n" +
+			"code is 0 when every verdict is as it should be, 6 when one is not, 1 when a case could not be played.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cases(cmd.Context(), env, o) },
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&o.Only, "only", nil, "play only cases whose name has one of these parts, such as price-go, or hang")
+	f.DurationVar(&o.Limit, "timeout", 2*time.Minute, "of one run of a suite; a case that hangs takes it whole, several times")
+	f.IntVar(&o.Jobs, "jobs", 1, "how many cases run at once")
+	f.BoolVar(&o.JSON, "json", false, "print one JSON object a line: each case, then the sums")
+	f.BoolVar(&o.Keep, "keep", false, "without --dir: keep the temporary data and say where it is")
+	return cmd
+}
+
+func cases(ctx context.Context, env *kit.Env, o CaseOptions) error {
+	all := eval.Select(eval.Cases(), o.Only)
+	if len(all) == 0 {
+		return &kit.ExitError{Code: kit.Usage, Err: fmt.Errorf("--only: no case has %s in its name", strings.Join(o.Only, " or "))}
+	}
+	dir, remove, err := directory(env, o.Keep)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	here := *env
+	here.Dir = dir
+	a, err := here.Open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = a.Close() }()
+	p, err := a.Prover()
+	if err != nil {
+		return err
+	}
+	if !o.JSON {
+		fmt.Fprintf(env.Out, "%d cases; data below %s\n\n", len(all), dir)
+	}
+	var mu sync.Mutex
+	sums := map[eval.Fault]*FaultSums{}
+	total := FaultSums{Type: "sums"}
+	each(ctx, max(o.Jobs, 1), all, func(c eval.Case) {
+		out := playCase(ctx, a, p, dir, c, o.Limit)
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() != nil {
+			return
+		}
+		if sums[c.Fault] == nil {
+			sums[c.Fault] = &FaultSums{Type: "fault", Fault: c.Fault}
+		}
+		sums[c.Fault].add(out.Judgement)
+		total.add(out.Judgement)
+		if o.JSON {
+			printJSON(env.Out, out)
+		} else {
+			fmt.Fprintf(env.Out, "%-38s %-18s %-13s %6.1f s  %s\n", out.Case, out.Verdict, out.Judgement, out.Seconds, brief(out))
+		}
+	})
+	if ctx.Err() != nil {
+		return &kit.ExitError{Code: kit.Stopped, Err: errors.New("interrupted; cases that had not ended are missing")}
+	}
+	showSums(env, o.JSON, sums, total)
+	switch {
+	case total.FalseAccepts+total.FalseRejects+total.WrongReasons > 0:
+		return &kit.ExitError{Code: kit.NotVerified}
+	case total.NotPlayed > 0:
+		return &kit.ExitError{Code: kit.Failure}
+	}
+	return nil
+}
+
+// brief says more only of what was not right.
+func brief(o CaseOutcome) string {
+	if o.Judgement == Right {
+		return ""
+	}
+	return taskview.Escape(o.Reason)
+}
+
+func showSums(env *kit.Env, asJSON bool, sums map[eval.Fault]*FaultSums, total FaultSums) {
+	if !asJSON {
+		fmt.Fprintf(env.Out, "\n%-22s %6s %6s %13s %13s %12s %10s\n", "fault", "cases", "right", "false accept", "false reject", "wrong reason", "not played")
+	}
+	row := func(name string, s FaultSums) {
+		if asJSON {
+			printJSON(env.Out, s)
+			return
+		}
+		fmt.Fprintf(env.Out, "%-22s %6d %6d %13d %13d %12d %10d\n", name, s.Cases, s.Right, s.FalseAccepts, s.FalseRejects, s.WrongReasons, s.NotPlayed)
+	}
+	for _, f := range eval.Faults() {
+		if s := sums[f]; s != nil {
+			row(string(f), *s)
+		}
+	}
+	row("all", total)
+}
+
+// each plays the cases, n at once, in order.
+func each(ctx context.Context, n int, all []eval.Case, one func(eval.Case)) {
+	queue := make(chan eval.Case)
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			for c := range queue {
+				one(c)
+			}
+		})
+	}
+	for _, c := range all {
+		select {
+		case queue <- c:
+		case <-ctx.Done():
+		}
+	}
+	close(queue)
+	wg.Wait()
+}
+
+func playCase(ctx context.Context, a *app.App, p *prover.Prover, dir string, c eval.Case, limit time.Duration) CaseOutcome {
+	begin := a.Now()
+	o := CaseOutcome{Type: "case", Case: c.ID, Fault: c.Fault, Wanted: c.Fault.Wanted()}
+	repo := filepath.Join(dir, "eval", "cases", c.ID)
+	base, head, err := eval.WriteCase(ctx, repo, c, limit)
+	var out prover.Outcome
+	if err == nil {
+		out, err = p.Change(ctx, prover.Request{Repo: repo, Base: base, Head: head, Tests: c.Tests, Environment: a.Environment()})
+	}
+	o.Verdict, o.Reason, o.Seconds = out.Verdict.Kind, out.Verdict.Reason, a.Now().Sub(begin).Seconds()
+	if err != nil {
+		o.Reason = strings.Join(strings.Fields(err.Error()), " ")
+	}
+	o.Judgement = judgeCase(c.Fault, o.Verdict)
+	return o
+}
+
+// judgeCase compares a verdict with those that are right. A change that waits for a person's word
+// is not accepted.
+func judgeCase(f eval.Fault, v task.VerdictKind) Judgement {
+	switch {
+	case v == "" || v == task.EnvBlocked || v == task.VerificationFail:
+		return NotPlayed
+	case slices.Contains(f.Wanted(), v):
+		return Right
+	case f == eval.TrueFix:
+		return FalseReject
+	case v.Accepted() && v != task.NeedsHuman:
+		return FalseAccept
+	}
+	return WrongReason
+}
