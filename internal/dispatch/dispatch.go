@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/store"
@@ -64,8 +65,9 @@ type Dispatcher struct {
 	mu    sync.Mutex
 	tries map[task.ID]int // runs in a row that stopped short
 
-	stop   context.CancelFunc
-	reaper sync.WaitGroup
+	stopping atomic.Bool
+	stop     context.CancelFunc
+	reaper   sync.WaitGroup
 }
 
 // New returns a dispatcher that does nothing yet.
@@ -98,6 +100,7 @@ func (d *Dispatcher) Start(ctx context.Context) error {
 // Stop takes no further task and waits for those at work, which should be told to stop at
 // their next step. When ctx ends first, their contexts are cancelled.
 func (d *Dispatcher) Stop(ctx context.Context) error {
+	d.stopping.Store(true)
 	err := d.cfg.Engine.Stop(ctx)
 	if ctx.Err() != nil {
 		err = d.cfg.Engine.Kill(context.WithoutCancel(ctx))
@@ -109,6 +112,9 @@ func (d *Dispatcher) Stop(ctx context.Context) error {
 
 // work is one order.
 func (d *Dispatcher) work(ctx context.Context, j store.Job) (Answer, error) {
+	if d.stopping.Load() { // taken up in the last moment: it is for another process
+		return Answer{Again: 100 * time.Millisecond}, nil
+	}
 	lease, err := d.cfg.Store.Claim(ctx, j, d.cfg.Owner, d.cfg.Lease, d.cfg.Caps)
 	switch c := task.ClassOf(err); {
 	case errors.Is(err, store.ErrFull): // hurried when a place is free; this is for the case that nobody does
