@@ -361,6 +361,7 @@ func (a *App) secrets() []policy.Secret {
 	if a.Config.Store.Engine == config.Postgres {
 		if dsn, err := a.Config.Store.DSN(a.opts.Getenv); err == nil {
 			add("store address", dsn)
+			add("store password", passwordIn(dsn))
 		}
 	}
 	return out

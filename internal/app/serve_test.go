@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/config"
+	"github.com/daybreak-agent/daybreak/internal/policy"
 	"github.com/daybreak-agent/daybreak/internal/server"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
@@ -109,5 +110,17 @@ func TestOneOwner(t *testing.T) {
 	}
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestServiceSecretsAreMasked: what only the service is given must not be stored or shown.
+func TestServiceSecretsAreMasked(t *testing.T) {
+	env := map[string]string{"DAYBREAK_TOKEN": "api-token-canary-0123", "DSN": "postgres://daybreak:hunter2-canary@db.example.com/daybreak"}
+	cfg := config.Default()
+	cfg.Store = config.Store{Engine: config.Postgres, DSNEnv: "DSN"}
+	a := &App{Config: cfg, opts: Options{Getenv: func(k string) string { return env[k] }}}
+	out, _ := policy.NewRedactor(a.secrets()).Redact("a api-token-canary-0123 b hunter2-canary c")
+	if strings.Contains(out, "canary") {
+		t.Errorf("%q", out)
 	}
 }

@@ -108,6 +108,15 @@ func (a *App) openPostgres(ctx context.Context, o Options, dsn string) error {
 	return nil
 }
 
+// passwordIn is the password of a database's address, "" when it has none.
+func passwordIn(dsn string) string {
+	c, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return ""
+	}
+	return c.Password
+}
+
 // own takes the lock that the one process has that schedules on a SQLite file. The lock dies
 // with the process.
 func own(path string) (unlock func() error, err error) {
