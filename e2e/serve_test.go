@@ -29,6 +29,9 @@ import (
 
 const apiToken = "e2e-token-0123456789abcdef"
 
+// patience is how long a test waits for what takes seconds on an idle machine.
+const patience = 8 * time.Minute
+
 // process is a running `daybreak serve` or `daybreak worker`.
 type process struct {
 	name string
@@ -120,7 +123,7 @@ func (p *process) address(t *testing.T) string {
 		return a
 	case <-p.done:
 		t.Fatalf("%s ended: %v\n%s", p.name, p.err, p.log())
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatalf("%s does not listen\n%s", p.name, p.log())
 	}
 	return ""
@@ -135,7 +138,7 @@ func (p *process) end(t *testing.T) {
 		if p.err != nil {
 			t.Errorf("%s ended with %v\n%s", p.name, p.err, p.log())
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Errorf("%s does not end\n%s", p.name, p.log())
 	}
 }
@@ -217,7 +220,7 @@ func (in installation) wait(t *testing.T, id task.ID) task.State {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.After(2 * time.Minute); ; {
+	for end := time.After(patience); ; {
 		row, err := a.Store.Task(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)

@@ -83,7 +83,7 @@ func zombie(t *testing.T, files *txtar.Archive, dsn, kind string) {
 	var z *process
 	select {
 	case z = <-reached:
-	case <-time.After(2 * time.Minute):
+	case <-time.After(patience):
 		t.Fatalf("nobody came to %s", kind)
 	}
 	if kind == "model.request" {
@@ -96,7 +96,7 @@ func zombie(t *testing.T, files *txtar.Archive, dsn, kind string) {
 		select {
 		case at := <-begun:
 			t.Logf("taken over %s after the stop, with a lease of %s", at.Sub(when).Round(10*time.Millisecond), config.Default().Serve.Lease)
-		case <-time.After(time.Minute):
+		case <-time.After(patience):
 			t.Fatal("nobody took the task over")
 		}
 		in.model.letGo()
@@ -114,7 +114,7 @@ func zombie(t *testing.T, files *txtar.Archive, dsn, kind string) {
 		if p != z {
 			t.Errorf("%s lost its lease", p.name)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Errorf("the zombie does not notice\n%s", z.log())
 	}
 	for _, p := range all {
@@ -161,7 +161,7 @@ func (in installation) askPlain(t *testing.T, p *process) task.ID {
 // byHand goes on with the task from the command line, as soon as its lease has ended.
 func (in installation) byHand(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; {
+	for end := time.Now().Add(patience); ; {
 		out, err := in.command("run", "--repo", "shop", "--issue", "issue.md").CombinedOutput()
 		if err == nil {
 			return
@@ -222,7 +222,7 @@ func TestStoreAway(t *testing.T) {
 	id := in.askPlain(t, p)
 	select {
 	case <-cut:
-	case <-time.After(2 * time.Minute):
+	case <-time.After(patience):
 		t.Fatal("no reply was recorded")
 	}
 	<-time.After(5 * time.Second) // the lease is 2 s
