@@ -92,6 +92,8 @@ const report = `{"Action":"run","Package":"m/p","Test":"TestA_SBX01"}
 {"Action":"fail","Package":"m/p","Test":"TestA_SBX01"}
 {"Action":"pass","Package":"github.com/daybreak-agent/daybreak/internal/sandbox/oci","Test":"TestB_SBX02"}
 {"Action":"pass","Package":"m/p","Test":"TestC_SBX03"}
+{"Action":"output","Package":"m/p","Test":"TestE_SBX02","Output":"    e_test.go:9: not exercised: busy\n"}
+{"Action":"skip","Package":"m/p","Test":"TestE_SBX02"}
 {"Action":"output","Package":"m/p","Test":"TestD_SBX04","Output":"    d_test.go:9: not exercised: no such thing here\n"}
 {"Action":"skip","Package":"m/p","Test":"TestD_SBX04"}
 {"Action":"build-output","ImportPath":"m/q [m/q.test]","Output":"q.go:1: syntax error\n"}
@@ -112,7 +114,7 @@ func TestJudging(t *testing.T) {
 	rows := judge(cases, columns)
 	for i, want := range []outcome{
 		{Status: failed, Reason: "m/p.TestA_SBX01: it got out"},
-		{Status: held, Tests: []string{"internal/sandbox/oci.TestB_SBX02"}},
+		{Status: held, Reason: "a part not: busy", Tests: []string{"internal/sandbox/oci.TestB_SBX02"}},
 		{Status: absent, Reason: "only in a table, not in a real sandbox"},
 		{Status: absent, Reason: "no such thing here"},
 		{Status: absent, Reason: "no test carries this id"},

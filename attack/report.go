@@ -72,6 +72,9 @@ func judgeOne(c Case, col column) outcome {
 	switch {
 	case len(o.Tests) > 0 && genuine:
 		o.Status = held
+		if len(skipped) > 0 {
+			o.Reason = "a part not: " + skipped[0]
+		}
 	case len(skipped) > 0:
 		o.Status, o.Reason = absent, skipped[0]
 	case len(o.Tests) > 0:

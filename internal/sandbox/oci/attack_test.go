@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -124,28 +123,34 @@ func does(t *testing.T, b sandbox.Sandbox, command string) string {
 	return string(res.Head) + string(res.Tail) + res.Error
 }
 
-var built = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "daybreak-attack-")
+// arms builds the hostile programs once for the package, beside the guest that TestMain built.
+func arms(t testing.TB) string {
+	t.Helper()
+	dir := filepath.Join(filepath.Dir(testGuest), "hostile")
+	if _, err := os.Stat(dir); err == nil {
+		return dir
+	}
+	fresh, err := os.MkdirTemp(filepath.Dir(testGuest), "building-")
 	if err != nil {
-		return "", err
+		t.Fatal(err)
 	}
 	for _, name := range []string{"attacker", "probe"} {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), "github.com/daybreak-agent/daybreak/internal/sandbox/sandboxtest/testdata/"+name)
+		cmd := exec.Command("go", "build", "-o", filepath.Join(fresh, name), "github.com/daybreak-agent/daybreak/internal/sandbox/sandboxtest/testdata/"+name)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
+			t.Fatalf("build %s: %v\n%s", name, err, out)
 		}
 	}
-	return dir, nil
-})
+	if err := os.Rename(fresh, dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
 
 // armed makes a tree with the hostile programs in it, "./attacker" and "./probe".
 func armed(t testing.TB, files map[string]string) string {
 	t.Helper()
-	from, err := built()
-	if err != nil {
-		t.Fatal(err)
-	}
+	from := arms(t)
 	dir := t.TempDir()
 	for _, name := range []string{"attacker", "probe"} {
 		b, err := os.ReadFile(filepath.Join(from, name))
@@ -194,6 +199,7 @@ func noNamespace(kind specs.LinuxNamespaceType) func(*specs.Spec) {
 
 // privileged gives a container's first process everything its user namespace has.
 func privileged(s *specs.Spec) {
+	oci.WithoutLandlock(s) // which forbids mounting
 	all := []string{"CAP_SYS_ADMIN", "CAP_SYS_CHROOT", "CAP_MKNOD", "CAP_NET_RAW", "CAP_SYS_NICE", "CAP_SYS_PTRACE", "CAP_KILL", "CAP_DAC_OVERRIDE", "CAP_SETUID", "CAP_SETGID"}
 	s.Process.Capabilities = &specs.LinuxCapabilities{Bounding: all, Effective: all, Permitted: all, Inheritable: all, Ambient: all}
 	s.Process.User.UID, s.Process.User.GID = 0, 0
