@@ -84,7 +84,7 @@ var may = map[string][]string{
 	"store/*":          {"task", "event", "store", "store/*"},
 	"store/postgres/*": {},
 	"dispatch/*":       {"task", "store", "dispatch"},
-	"forge/*":          {"task", "forge", "forge/*", "git"},
+	"forge/*":          {"task", "forge", "forge/*", "git", "git/*"},
 	"forge/gitea/*":    {},
 	"guest/forward":    {},
 	"guest/probe":      {},
