@@ -93,6 +93,7 @@ func doubt(s string, known map[Name]bool, has func(Name) (bool, error)) (string,
 }
 
 var (
+	masked    = regexp.MustCompile(`\[redacted:[^\]]*\]`)
 	span      = regexp.MustCompile("`([^`\n]+)`")
 	fileName  = regexp.MustCompile(`^(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.(?:go|py|pyi|js|mjs|cjs|jsx|ts|tsx|java|kt|rb|rs|c|h|cc|cpp|hpp|cs|php|swift|scala|sh|sql|md|toml|yaml|yml|json|xml|html|css|txt|cfg|ini|proto|gradle|mod|sum|lock)$`)
 	nameChars = regexp.MustCompile(`[\p{L}_$][\p{L}\p{N}_$]*`)
@@ -112,7 +113,7 @@ func NamesIn(s string) []Name {
 			out = append(out, n)
 		}
 	}
-	rest := span.ReplaceAllStringFunc(s, func(m string) string {
+	rest := span.ReplaceAllStringFunc(masked.ReplaceAllString(s, " "), func(m string) string {
 		inner := unquoted(strings.Trim(m, "`"))
 		for _, w := range strings.Fields(inner) {
 			w = strings.Trim(w, `"'(),;:[]{}`)

@@ -16,6 +16,7 @@ func TestNamesIn(t *testing.T) {
 		"`if x == \"someValue here\"` and `go test ./...` and and/or 3.14":    "",
 		"See https://example.com/fooBar_baz.":                                 "",
 		"The IPv6 address, JSON-RPC and an int64 overflow (utf8).":            "",
+		"It used [redacted:github_token] before.":                             "",
 		"`__init__` runs before `setUp`":                                      "setUp",
 		"Émile's `größeBerechnen` is called":                                  "größeBerechnen",
 	} {

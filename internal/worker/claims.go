@@ -14,6 +14,11 @@ import (
 // checkClaims takes out of the agent's words what neither the change nor the base bears out, and
 // records each sentence that goes. The same words give the same ones again after a crash.
 func (r *run) checkClaims(ctx context.Context, sum event.Summary, v task.Verdict, in *proposal.Input) error {
+	// What is about to be recorded once more must hold no secret either.
+	w, title := &in.Submitted, in.Submitted.Title // the branch's name follows from the title as it is
+	if err := r.clean([]outgoing{{"title", &title}, {"cause", &w.Cause}, {"fix", &w.Fix}}); err != nil {
+		return err
+	}
 	diff, err := r.j.Load(ctx, sum.Exported.Diff)
 	if err != nil {
 		return err
@@ -24,8 +29,8 @@ func (r *run) checkClaims(ctx context.Context, sum event.Summary, v task.Verdict
 	paths := slices.Concat(r.names, sum.Exported.Paths)
 	words := wordsOf(diff)
 	for _, t := range v.Reproduction {
-		for w := range wordsOf(t.Test) {
-			words[w] = true
+		for part := range wordsOf(t.Test) {
+			words[part] = true
 		}
 	}
 	has := func(n proposal.Name) (bool, error) {
@@ -41,7 +46,7 @@ func (r *run) checkClaims(ctx context.Context, sum event.Summary, v task.Verdict
 	for _, part := range []struct {
 		where string
 		text  *string
-	}{{"cause", &in.Submitted.Cause}, {"fix", &in.Submitted.Fix}} {
+	}{{"cause", &w.Cause}, {"fix", &w.Fix}} {
 		kept, gone, err := proposal.Filter(part.where, *part.text, has)
 		if err != nil {
 			return err
@@ -49,7 +54,7 @@ func (r *run) checkClaims(ctx context.Context, sum event.Summary, v task.Verdict
 		*part.text, dropped = kept, append(dropped, gone...)
 	}
 	in.Dropped = len(dropped)
-	_, gone, err := proposal.Filter("title", in.Submitted.Title, has)
+	_, gone, err := proposal.Filter("title", title, has)
 	if err != nil {
 		return err
 	}
