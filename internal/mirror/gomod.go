@@ -272,6 +272,11 @@ func (m *Mirror) serveSum(ctx context.Context, s *Session, r route) (answer, err
 		}
 	}
 	doc, _, err := m.docs.get(ctx, "sum "+r.file, metadataTTL, func(ctx context.Context) (*document, error) {
+		if r.kind == sumTile {
+			if err := s.tile(); err != nil {
+				return nil, err
+			}
+		}
 		if err := s.fetching(); err != nil {
 			return nil, err
 		}

@@ -97,6 +97,23 @@ func TestNET08Versions(t *testing.T) {
 	}
 }
 
+// TestNET08Tiles: the tiles of the checksum database have no names, and still carry no message.
+func TestNET08Tiles(t *testing.T) {
+	r := newRig(t, nil)
+	s := r.session(func(c *SessionConfig) { c.Limits.Refusals = 1000 })
+	before := len(r.up.requests())
+	for i := range 200 {
+		s.get(fmt.Sprintf("/go/sumdb/"+fakeDB+"/tile/8/0/x%03d/%03d", i, 999-i))
+	}
+	if n := len(r.up.requests()) - before; n == 0 || n > firstTiles {
+		t.Errorf("the upstream heard %d numbers", n)
+	}
+	if n := count(s.ledger(), ReasonFetches); n != 200-firstTiles {
+		t.Errorf("%d refusals are on the ledger", n)
+	}
+	s.want("/go/sumdb/"+fakeDB+"/tile/8/0/x001/x001/x001/001", 404, ReasonPath)
+}
+
 func TestNET08Canary(t *testing.T) {
 	rev := []byte(token)
 	for i, j := 0, len(rev)-1; i < j; i, j = i+1, j-1 {
@@ -137,7 +154,7 @@ func TestNET08Canary(t *testing.T) {
 	s := r.session(func(c *SessionConfig) { c.Allow = nil; c.Canary = w.Seen })
 	s.want("/npm/"+token, 403, ReasonCanary)
 	r.untouched("canary")
-	if led := s.ledger(); count(led, ReasonCanary) != 1 {
+	if led := s.ledger(); count(led, ReasonCanary) != 1 || strings.Contains(fmt.Sprint(led), token) {
 		t.Errorf("ledger %+v", led)
 	}
 }

@@ -105,7 +105,7 @@ func plainPath(p string) bool {
 
 var (
 	sumName  = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,99}$`)
-	tilePath = regexp.MustCompile(`^tile/8/(data|[0-9]{1,2})(/x[0-9]{3}){0,5}/[0-9]{3}(\.p/[0-9]{1,3})?$`)
+	tilePath = regexp.MustCompile(`^tile/8/(data|[0-9]{1,2})(/x[0-9]{3}){0,2}/[0-9]{3}(\.p/[0-9]{1,3})?$`)
 )
 
 func parseGo(p string) (route, bool) {

@@ -81,6 +81,7 @@ type Session struct {
 	names    int
 	versions int
 	fetches  int
+	tiles    int
 	refusals int
 	tokens   float64
 	filled   time.Time
@@ -264,6 +265,23 @@ func (s *Session) fetching() error {
 	return nil
 }
 
+const (
+	firstTiles = 64 // tiles of the checksum database that a session may ask for
+	moreTiles  = 8  // for each version that it put on the ledger
+)
+
+// tile takes one tile of the checksum database. A tile has a number and no name: without a bound
+// of its own it would carry what no ledger shows.
+func (s *Session) tile() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tiles >= firstTiles+moreTiles*s.versions {
+		return deny(http.StatusForbidden, ReasonFetches, "%d tiles of the checksum database are more than its lookups need", s.tiles)
+	}
+	s.tiles++
+	return nil
+}
+
 // refused records a refusal, and closes the session when there were too many: a program that
 // is refused hundreds of times is no package manager.
 func (s *Session) refused(r route, ref *refusal) {
@@ -273,6 +291,9 @@ func (s *Session) refused(r route, ref *refusal) {
 		return // said once, below
 	}
 	s.refusals++
+	if ref.reason == ReasonCanary { // the record, which a pull request quotes, must not carry it either
+		r.name, r.version = "", ""
+	}
 	// What is refused does not happen, recorded or not.
 	_ = s.report(Entry{Ecosystem: r.eco, Name: clip(r.name), Version: clip(r.version), Refused: ref.reason, Status: ref.status, Detail: clip(ref.Error())})
 	if s.refusals >= s.cfg.Limits.Refusals && !s.stopped {

@@ -187,7 +187,10 @@ func (s *Session) listen(run string) error {
 
 // remove takes the sockets away.
 func (s *Session) remove() error {
+	s.k.mu.Lock() // a process that is started again meanwhile is given no other file by that number
 	closeAll(s.files)
+	s.files = nil
+	s.k.mu.Unlock()
 	if s.dir == "" {
 		return nil
 	}

@@ -299,6 +299,9 @@ func (k *Keeper) revive(dead *process) {
 		return
 	}
 	for _, s := range k.live {
+		if len(s.files) == 0 {
+			continue // it ends just now
+		}
 		if err := p.c.send(message{Open: &opening{s.id, s.description()}}, s.files[:1]...); err != nil {
 			k.cfg.Logger.Warn("a session could not be opened again", "error", err)
 		}

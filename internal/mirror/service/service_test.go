@@ -284,7 +284,7 @@ func TestNewNamesWaitForTheRecord(t *testing.T) {
 	for _, e := range rec.all() {
 		reasons = append(reasons, e.Name+" "+string(e.Refused))
 	}
-	if got := strings.Join(reasons, ", "); got != "fresh , unstored record, canary egress.canary, known " {
+	if got := strings.Join(reasons, ", "); got != "fresh , unstored record,  egress.canary, known " {
 		t.Errorf("recorded: %s", got)
 	}
 }
