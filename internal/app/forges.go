@@ -14,6 +14,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/forge"
 	"github.com/daybreak-agent/daybreak/internal/forge/gitea"
 	"github.com/daybreak-agent/daybreak/internal/forge/github"
+	"github.com/daybreak-agent/daybreak/internal/forge/gitlab"
 	"github.com/daybreak-agent/daybreak/internal/forge/local"
 	"github.com/daybreak-agent/daybreak/internal/forge/route"
 	"github.com/daybreak-agent/daybreak/internal/forge/wire"
@@ -74,6 +75,8 @@ func (a *App) openForge(name string, c config.Forge) (forge.Host, error) {
 	switch c.Kind {
 	case config.Gitea:
 		return gitea.New(gitea.Config{Name: name, URL: c.URL, Token: token, Git: a.Git, Pinned: pinned, Wire: w, Now: a.Now})
+	case config.GitLab:
+		return gitlab.New(gitlab.Config{Name: name, URL: c.URL, Token: token, Git: a.Git, Pinned: pinned, Wire: w, Now: a.Now})
 	case config.GitHub:
 		g := github.Config{Name: name, URL: c.URL, API: c.APIURL, Token: token, Git: a.Git, Pinned: pinned, Wire: w, Now: a.Now}
 		g.Wire.WriteGap = time.Second // https://docs.github.com/rest/using-the-rest-api/best-practices-for-using-the-rest-api

@@ -79,6 +79,7 @@ type Capabilities struct {
 	Redelivers         bool   // a lost delivery is sent again by itself or can be asked for
 	DraftBy            string // "flag" or the prefix of the title
 	SignedTime         bool   // a delivery's signature covers its time
+	Hunks              bool   // a comment at a line comes with the lines above it
 	PullMark           string // before a pull request's number, "" is "#"
 	WholeLabels        bool   // a delivery says which labels are there, not which is new
 }

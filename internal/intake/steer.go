@@ -179,9 +179,11 @@ func atLine(c forge.Comment) string {
 	if c.Line == 0 {
 		where = fmt.Sprintf("%s, at what was line %d when it was written", c.Path, c.Original)
 	}
-	hunk := strings.Split(clean(c.Hunk), "\n")
-	hunk = hunk[max(0, len(hunk)-8):]
-	return fmt.Sprintf("A review comment at %s:\n\n%s\n\nIt is about these lines of the diff:\n\n%s", clean(where), clean(c.Body), strings.Join(hunk, "\n"))
+	text := fmt.Sprintf("A review comment at %s:\n\n%s", clean(where), clean(c.Body))
+	if hunk := strings.Split(clean(c.Hunk), "\n"); hunk[0] != "" {
+		text += "\n\nIt is about these lines of the diff:\n\n" + strings.Join(hunk[max(0, len(hunk)-8):], "\n")
+	}
+	return text
 }
 
 // follow gives words to a task: one that runs reads them at its next step, one that waits for

@@ -302,7 +302,7 @@ func lines(t *testing.T, f HostFixture) {
 		t.Fatalf("%+v %v", cs, err)
 	}
 	c := cs[0]
-	if c.Author.Name != f.Writer || c.Body != "call it b" || c.Path != "a.txt" || c.Line != 1 || !strings.HasPrefix(c.Hunk, "@@") || c.ID == "" || c.Commit != pr.Head {
+	if c.Author.Name != f.Writer || c.Body != "call it b" || c.Path != "a.txt" || c.Line != 1 || strings.HasPrefix(c.Hunk, "@@") != f.Host.Capabilities().Hunks || c.ID == "" || c.Commit != pr.Head {
 		t.Errorf("%+v", c)
 	}
 	if _, err := f.Host.Reply(t.Context(), f.Repo, pr.Number, c, "done"); err != nil {

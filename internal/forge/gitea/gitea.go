@@ -67,7 +67,7 @@ func (f *Forge) Name() string { return f.cfg.Name }
 
 // Capabilities implements [forge.Host].
 func (f *Forge) Capabilities() forge.Capabilities {
-	return forge.Capabilities{TokenLifetime: "until it is revoked", Assign: true, DraftBy: strings.TrimSpace(draftPrefix), WholeLabels: true}
+	return forge.Capabilities{TokenLifetime: "until it is revoked", Assign: true, DraftBy: strings.TrimSpace(draftPrefix), WholeLabels: true, Hunks: true}
 }
 
 // draftPrefix is the first of Gitea's default prefixes of work in progress.

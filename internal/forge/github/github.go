@@ -88,7 +88,7 @@ func (f *Forge) Name() string { return f.cfg.Name }
 
 // Capabilities implements [forge.Host].
 func (f *Forge) Capabilities() forge.Capabilities {
-	c := forge.Capabilities{ReviewReplies: true, Redelivers: true, DraftBy: "flag", TokenLifetime: "as long as the token was made for", Assign: true}
+	c := forge.Capabilities{ReviewReplies: true, Hunks: true, Redelivers: true, DraftBy: "flag", TokenLifetime: "as long as the token was made for", Assign: true}
 	if f.cfg.App != nil {
 		c.TokenPerRepository, c.TokenLifetime, c.CheckRuns, c.Assign = true, "one hour", true, false
 	}

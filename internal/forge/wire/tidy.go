@@ -32,13 +32,23 @@ func (t tidy) err(err error) error {
 	return &task.Error{Class: task.Transient, Msg: fmt.Sprintf("%s gave an answer that cannot be used", t.Name()), Err: oneLine(err)}
 }
 
-func (t tidy) Push(ctx context.Context, p forge.Push) (bool, error) {
-	v, err := t.Host.Push(ctx, p)
+// rescue makes an error of a library that panics over an answer it did not expect: what a server
+// sends must not end the process.
+func (t tidy) rescue(err *error) {
+	if r := recover(); r != nil {
+		*err = &task.Error{Class: task.Transient, Msg: fmt.Sprintf("%s gave an answer that its client cannot read", t.Name()), Err: fmt.Errorf("%v", r)}
+	}
+}
+
+func (t tidy) Push(ctx context.Context, p forge.Push) (v bool, err error) {
+	defer t.rescue(&err)
+	v, err = t.Host.Push(ctx, p)
 	return v, t.err(err)
 }
 
-func (t tidy) FindPullRequest(ctx context.Context, repo, branch string) (*forge.PullRequest, error) {
-	v, err := t.Host.FindPullRequest(ctx, repo, branch)
+func (t tidy) FindPullRequest(ctx context.Context, repo, branch string) (v *forge.PullRequest, err error) {
+	defer t.rescue(&err)
+	v, err = t.Host.FindPullRequest(ctx, repo, branch)
 	return v, t.err(err)
 }
 
@@ -47,53 +57,63 @@ func (t tidy) OpenPullRequest(ctx context.Context, pr forge.PullRequest) (forge.
 	return v, found, t.err(err)
 }
 
-func (t tidy) Repository(ctx context.Context, repo string) (forge.Repository, error) {
-	v, err := t.Host.Repository(ctx, repo)
+func (t tidy) Repository(ctx context.Context, repo string) (v forge.Repository, err error) {
+	defer t.rescue(&err)
+	v, err = t.Host.Repository(ctx, repo)
 	return v, t.err(err)
 }
 
-func (t tidy) Standing(ctx context.Context, repo string) (forge.Standing, error) {
-	v, err := t.Host.Standing(ctx, repo)
+func (t tidy) Standing(ctx context.Context, repo string) (v forge.Standing, err error) {
+	defer t.rescue(&err)
+	v, err = t.Host.Standing(ctx, repo)
 	return v, t.err(err)
 }
 
-func (t tidy) Issue(ctx context.Context, repo string, number int) (forge.Issue, error) {
-	v, err := t.Host.Issue(ctx, repo, number)
+func (t tidy) Issue(ctx context.Context, repo string, number int) (v forge.Issue, err error) {
+	defer t.rescue(&err)
+	v, err = t.Host.Issue(ctx, repo, number)
 	return v, t.err(err)
 }
 
-func (t tidy) Changed(ctx context.Context, repo, label string, since time.Time) ([]forge.Issue, error) {
-	v, err := t.Host.Changed(ctx, repo, label, since)
+func (t tidy) Changed(ctx context.Context, repo, label string, since time.Time) (v []forge.Issue, err error) {
+	defer t.rescue(&err)
+	v, err = t.Host.Changed(ctx, repo, label, since)
 	return v, t.err(err)
 }
 
-func (t tidy) Acts(ctx context.Context, repo string, number int) ([]forge.Act, error) {
-	v, err := t.Host.Acts(ctx, repo, number)
+func (t tidy) Acts(ctx context.Context, repo string, number int) (v []forge.Act, err error) {
+	defer t.rescue(&err)
+	v, err = t.Host.Acts(ctx, repo, number)
 	return v, t.err(err)
 }
 
-func (t tidy) Comments(ctx context.Context, repo string, at forge.Ref) ([]forge.Comment, error) {
-	v, err := t.Host.Comments(ctx, repo, at)
+func (t tidy) Comments(ctx context.Context, repo string, at forge.Ref) (v []forge.Comment, err error) {
+	defer t.rescue(&err)
+	v, err = t.Host.Comments(ctx, repo, at)
 	return v, t.err(err)
 }
 
-func (t tidy) ReviewComments(ctx context.Context, repo string, number int) ([]forge.Comment, error) {
-	v, err := t.Host.ReviewComments(ctx, repo, number)
+func (t tidy) ReviewComments(ctx context.Context, repo string, number int) (v []forge.Comment, err error) {
+	defer t.rescue(&err)
+	v, err = t.Host.ReviewComments(ctx, repo, number)
 	return v, t.err(err)
 }
 
-func (t tidy) Permission(ctx context.Context, repo, user string) (forge.Permission, error) {
-	v, err := t.Host.Permission(ctx, repo, user)
+func (t tidy) Permission(ctx context.Context, repo, user string) (v forge.Permission, err error) {
+	defer t.rescue(&err)
+	v, err = t.Host.Permission(ctx, repo, user)
 	return v, t.err(err)
 }
 
-func (t tidy) PullRequest(ctx context.Context, repo string, number int) (forge.PullRequest, error) {
-	v, err := t.Host.PullRequest(ctx, repo, number)
+func (t tidy) PullRequest(ctx context.Context, repo string, number int) (v forge.PullRequest, err error) {
+	defer t.rescue(&err)
+	v, err = t.Host.PullRequest(ctx, repo, number)
 	return v, t.err(err)
 }
 
-func (t tidy) Comment(ctx context.Context, repo string, at forge.Ref, body string) (string, error) {
-	v, err := t.Host.Comment(ctx, repo, at, body)
+func (t tidy) Comment(ctx context.Context, repo string, at forge.Ref, body string) (v string, err error) {
+	defer t.rescue(&err)
+	v, err = t.Host.Comment(ctx, repo, at, body)
 	return v, t.err(err)
 }
 
@@ -101,8 +121,9 @@ func (t tidy) EditComment(ctx context.Context, repo string, at forge.Ref, id, bo
 	return t.err(t.Host.EditComment(ctx, repo, at, id, body))
 }
 
-func (t tidy) Reply(ctx context.Context, repo string, number int, to forge.Comment, body string) (string, error) {
-	v, err := t.Host.Reply(ctx, repo, number, to, body)
+func (t tidy) Reply(ctx context.Context, repo string, number int, to forge.Comment, body string) (v string, err error) {
+	defer t.rescue(&err)
+	v, err = t.Host.Reply(ctx, repo, number, to, body)
 	return v, t.err(err)
 }
 
@@ -114,12 +135,14 @@ func (t tidy) SetStatus(ctx context.Context, repo, commit string, s forge.Status
 	return t.err(t.Host.SetStatus(ctx, repo, commit, s))
 }
 
-func (t tidy) Parse(h http.Header, body []byte) (forge.Delivery, error) {
-	v, err := t.Host.Parse(h, body)
+func (t tidy) Parse(h http.Header, body []byte) (v forge.Delivery, err error) {
+	defer t.rescue(&err)
+	v, err = t.Host.Parse(h, body)
 	return v, t.err(err)
 }
 
-func (t tidy) Credential(ctx context.Context, repo string) (forge.Credential, error) {
-	v, err := t.Host.Credential(ctx, repo)
+func (t tidy) Credential(ctx context.Context, repo string) (v forge.Credential, err error) {
+	defer t.rescue(&err)
+	v, err = t.Host.Credential(ctx, repo)
 	return v, t.err(err)
 }
