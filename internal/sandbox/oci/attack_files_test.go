@@ -55,6 +55,24 @@ func TestPlantedLinks_SBX25(t *testing.T) {
 	}
 }
 
+// What is kept on the host's disk has a cap too: who passes it ends, and what came next does not
+// have to wait for the disk to be full.
+func TestKeptIsCapped_SBX19(t *testing.T) {
+	keep := filepath.Join(t.TempDir(), "home")
+	b := begin(t, target(t), sandbox.Spec{Home: sandbox.Layers{Keep: keep}, Limits: sandbox.Limits{HomeBytes: 32 << 20}})
+	if out := does(t, b, "head -c 8M /dev/zero > ~/within; echo kept"); out != "kept\n" {
+		t.Fatalf("what is within the cap: %s", out)
+	}
+	_, err := b.Guest().Exec(t.Context(), guest.ExecRequest{Shell: "i=0; while [ $i -lt 600 ]; do head -c 1M /dev/zero > ~/over$i; i=$((i+1)); sleep 0.1; done"})
+	if err == nil {
+		t.Error("it wrote twenty times its cap")
+	}
+	end(t, b)
+	if n, err := os.ReadDir(keep); err != nil || len(n) < 24 {
+		t.Errorf("it ended at %d files of 1 MiB, long before its cap: %v", len(n), err)
+	}
+}
+
 // What a sandbox shares with all later ones is byte for byte what it was, read anew.
 func TestSharedFilesAreWhatTheyWere_SBX27(t *testing.T) {
 	tree := armed(t, map[string]string{"a/b.go": "package a\n", "c": strings.Repeat("c", 9000)})

@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -17,7 +19,8 @@ const (
 // watchKept kills the sandbox when what it writes into a host directory passes the cap of that
 // place, each file counted with at least the space of its inode. Memory layers are capped by
 // the kernel; plain file systems have no quota for a directory. Between two looks a sandbox
-// may write as much as the disk takes in that time.
+// may write as much as the disk takes in that time, or until the disk has lost as much as the
+// sandbox may still keep.
 func (s *box) watchKept() {
 	caps := map[string]int64{placeWork: s.limits.WorkBytes, placeHome: s.limits.HomeBytes, placeSystem: maxSystem}
 	var stops []func()
@@ -38,7 +41,7 @@ func (s *box) watch(k kept, enough int64) (stop func()) {
 	var done sync.WaitGroup
 	done.Go(func() {
 		for {
-			began := time.Now()
+			began, before := time.Now(), roomAt(k.Dir)
 			got, err := s.r.do(ctx, order{Do: doMeasure, Keep: k.Dir, Enough: enough})
 			if err == nil && got.Size > enough {
 				s.r.cfg.Logger.Warn("sandbox passed the cap on what it may keep and is killed", "id", s.rec.ID, "place", k.Place, "cap", enough)
@@ -47,17 +50,52 @@ func (s *box) watch(k kept, enough int64) (stop func()) {
 				}
 				return
 			}
-			// A walk may take a twentieth of the time, no more.
-			t := time.NewTimer(max(watchEvery, 20*time.Since(began)))
-			select {
-			case <-ctx.Done():
-				t.Stop()
+			// A walk may take a twentieth of the time; half of it while the disk fills.
+			walk := time.Since(began)
+			if !rest(ctx, k.Dir, before, enough-got.Size, walk, max(watchEvery, 20*walk)) {
 				return
-			case <-t.C:
 			}
 		}
 	})
 	return func() { cancel(); done.Wait() }
+}
+
+// room is what a file system has left.
+type room struct{ bytes, files int64 }
+
+func roomAt(dir string) room {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return room{} // then time alone decides when to look
+	}
+	return room{int64(st.Bavail) * st.Bsize, int64(st.Ffree)}
+}
+
+// lost is what has gone since, each file counted as in [sizeOf].
+func (before room) lost(now room) int64 {
+	return max(before.bytes-now.bytes, (before.files-now.files)*inodeBytes)
+}
+
+// rest waits for at most most, and not less than least, until the file system of dir has lost
+// more than left bytes. It returns false when ctx has ended.
+func rest(ctx context.Context, dir string, before room, left int64, least, most time.Duration) bool {
+	end := time.NewTimer(most)
+	defer end.Stop()
+	tick := time.NewTicker(watchEvery / 4)
+	defer tick.Stop()
+	begin := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-end.C:
+			return true
+		case <-tick.C:
+			if time.Since(begin) >= least && before.lost(roomAt(dir)) > left {
+				return true
+			}
+		}
+	}
 }
 
 // sizeOf sums up the space of the files below dir until it passes enough. It opens
