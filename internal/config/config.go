@@ -171,6 +171,7 @@ func Default() Config {
 		Author:  Author{Name: "Daybreak", Email: "daybreak@localhost"},
 		Store:   Store{Engine: SQLite},
 		Serve:   defaultServe(),
+		Forges:  map[string]Forge{},
 		Intake:  defaultIntake(),
 	}
 }
