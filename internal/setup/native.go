@@ -116,13 +116,32 @@ func (d *detector) cargo() {
 		}
 		s := Step{
 			Name: "cargo", Run: "cargo fetch", Dir: dir, Needs: "cargo", Why: path.Join(dir, "Cargo.toml") + " has dependencies",
-			Files: append(d.below(dir, "Cargo.toml", "Cargo.lock", "rust-toolchain", "rust-toolchain.toml"), d.present(path.Join(dir, ".cargo"), "config.toml", "config")...),
+			Files: d.below(dir, "Cargo.toml", "Cargo.lock", "rust-toolchain", "rust-toolchain.toml"),
+			// Its settings, which count from every directory above, name programs of the tree.
+			Whole: d.cargoSettings(dir),
 		}
 		if locked {
 			s.Run, s.Why = "cargo fetch --locked", path.Join(dir, "Cargo.lock")
 		}
 		d.add("cargo", s)
 	}
+}
+
+// cargoSettings reports whether cargo finds settings of the repository when it runs in dir.
+func (d *detector) cargoSettings(dir string) bool {
+	names := []string{".cargo/config.toml", ".cargo/config"}
+	return d.above(dir, names...) || slices.ContainsFunc(names, func(n string) bool { return d.file(path.Join(dir, n)) })
+}
+
+// above reports whether a directory above dir has one of the paths.
+func (d *detector) above(dir string, names ...string) bool {
+	for dir != "." {
+		dir = path.Dir(dir)
+		if slices.ContainsFunc(names, func(n string) bool { return d.file(path.Join(dir, n)) }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *detector) java() {

@@ -108,6 +108,8 @@ var (
 
 func (d *detector) nodeStep(dir string, p packageJSON, lock, manager string, workspace bool) {
 	s := Step{Name: manager, Dir: dir, Needs: manager, Why: path.Join(dir, lock), Whole: p.installs() || p.neighbours()}
+	// Code of the repository too: hooks of pnpm, and what settings of directories above name.
+	s.Whole = s.Whole || d.has(dir, ".pnpmfile.cjs") || d.above(dir, ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs")
 	s.Files = d.present(dir, lock, ".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "pnpm-workspace.yaml", "package.json")
 	if workspace {
 		for _, f := range d.below(dir, "package.json") {

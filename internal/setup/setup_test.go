@@ -108,6 +108,9 @@ var detections = []struct{ name, tree, want string }{
 
 	{"cargo", "@ Cargo.lock\n-- Cargo.toml --\n[package]\nname = \"x\"\n[dependencies]\na = \"1\"\n", ".$ cargo fetch --locked"},
 	{"cargo workspace", "-- Cargo.toml --\n[workspace]\nmembers = [\"a\"]\n-- a/Cargo.toml --\n[dependencies]\na = \"1\"\n", ".$ cargo fetch"},
+	{"cargo with settings above", "@ .cargo/config.toml\n@ a/b/Cargo.lock\n-- a/b/Cargo.toml --\n[dependencies]\na = \"1\"\n", "a/b$ cargo fetch --locked [whole]"},
+	{"pnpm with hooks", "@ pnpm-lock.yaml\n@ .pnpmfile.cjs\n-- package.json --\n{\"dependencies\": {\"a\": \"1\"}}\n", ".$ pnpm install --frozen-lockfile [whole]"},
+	{"yarn with settings above", "@ .yarnrc\n@ a/yarn.lock\n-- a/package.json --\n{\"dependencies\": {\"a\": \"1\"}}\n", "a$ yarn install --frozen-lockfile --non-interactive [whole]"},
 	{"cargo vendored", "@ Cargo.lock\n-- .cargo/config.toml --\n[source.crates-io]\nreplace-with = \"vendored-sources\"\n-- Cargo.toml --\n[dependencies]\na = \"1\"\n", "note: Cargo.toml: its crates are vendored"},
 	{"cargo broken", "-- Cargo.toml --\n[package\n", "note: Cargo.toml cannot be read: toml: line 2: expected '.' or ']' to end table name, but got '\\n' instead"},
 	{

@@ -37,6 +37,9 @@ type Layers struct {
 	Env, Path []string
 }
 
+// maxLeft bounds [Layers.Left], in bytes of its paths: they are in the task's log.
+const maxLeft = 512 << 10
+
 // layersMeta is the record of complete layers.
 type layersMeta struct {
 	Left   []string        `json:"left"`
@@ -168,6 +171,16 @@ func (m *Making) Commit(tree string, tracked []git.Entry, record []byte) (Layers
 	if err != nil {
 		return Layers{}, fmt.Errorf("look through what setup left: %w", err)
 	}
+	names := 0
+	for _, p := range left {
+		names += len(p)
+	}
+	if names > maxLeft {
+		return Layers{}, &task.Error{
+			Class: task.Invalid, Msg: fmt.Sprintf("setup left %d files and directories beside those of the base", len(left)),
+			Fix: "have it write to HOME or to one directory",
+		}
+	}
 	for _, d := range []string{m.Home, m.Work, m.System} {
 		if err := unix.Rmdir(d); err != nil && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST) {
 			return Layers{}, err
@@ -272,6 +285,8 @@ func (c *scrubber) dir(name string) error {
 			if !c.same(p) {
 				c.undone = append(c.undone, p)
 			}
+			err = c.layer.RemoveAll(p)
+		case e.Name() == ".git": // of a repository inside: programs would take it for the checkout's own
 			err = c.layer.RemoveAll(p)
 		case c.dirs[p] && e.IsDir():
 			err = c.dir(p)

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -119,6 +120,28 @@ func TestLayers(t *testing.T) {
 	}
 }
 
+// A setup that scatters files is refused before its list fills the log.
+func TestScatteredFilesAreRefused(t *testing.T) {
+	s := newStore(t)
+	snap, entries := preparedTree(t, s)
+	m, _, err := s.BeginLayers(t.Context(), snap, "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxLeft/200 + 1 {
+		write(t, m.Work, map[string]string{fmt.Sprintf("%0200d", i): ""})
+	}
+	if _, err := m.Commit(snap.Tree, entries, []byte(`{}`)); task.ClassOf(err) != task.Invalid {
+		t.Errorf("%v", err)
+	}
+	if err := m.Abandon(); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Layers(snap, "key"); task.ClassOf(err) != task.NotFound {
+		t.Errorf("it was kept: %v", err)
+	}
+}
+
 // What an overlay writes to hide lower files: whiteouts and opaque directories.
 func TestScrubUnhides(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -135,7 +158,7 @@ func TestScrubUnhides(t *testing.T) {
 	}
 	entries = append(entries, git.Entry{Path: "link", Mode: git.ModeLink}, git.Entry{Path: "mod", Mode: git.ModeSubmodule})
 	layer := t.TempDir()
-	write(t, layer, map[string]string{"pkg/new": "n", "was/below": "now a directory", "mod/file": "filled"})
+	write(t, layer, map[string]string{"pkg/new": "n", "pkg/.git/config": "evil", "was/below": "now a directory", "mod/file": "filled"})
 	for _, p := range []string{"gone", "pkg/stale"} {
 		if err := unix.Mknod(filepath.Join(layer, p), unix.S_IFCHR, 0); err != nil {
 			t.Skipf("whiteouts cannot be made here: %v", err)
@@ -167,7 +190,7 @@ func TestScrubUnhides(t *testing.T) {
 	if _, err := unix.Getxattr(filepath.Join(layer, "pkg"), opaque, nil); !errors.Is(err, unix.ENODATA) {
 		t.Errorf("pkg is still opaque: %v", err)
 	}
-	for _, p := range []string{"gone", "pkg/stale", "dir", "link", "was"} {
+	for _, p := range []string{"gone", "pkg/stale", "pkg/.git", "dir", "link", "was"} {
 		if _, err := os.Lstat(filepath.Join(layer, p)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is still in the layer", p)
 		}
