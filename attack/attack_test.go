@@ -96,6 +96,13 @@ const report = `{"Action":"run","Package":"m/p","Test":"TestA_SBX01"}
 {"Action":"skip","Package":"m/p","Test":"TestE_SBX02"}
 {"Action":"output","Package":"m/p","Test":"TestD_SBX04","Output":"    d_test.go:9: not exercised: no such thing here\n"}
 {"Action":"skip","Package":"m/p","Test":"TestD_SBX04"}
+{"Action":"output","Package":"github.com/daybreak-agent/daybreak/e2e","Test":"TestE_SBX06/one","Output":"    e_test.go:9: not exercised: nor without it\n"}
+{"Action":"skip","Package":"github.com/daybreak-agent/daybreak/e2e","Test":"TestE_SBX06/one"}
+{"Action":"pass","Package":"github.com/daybreak-agent/daybreak/e2e","Test":"TestE_SBX06"}
+{"Action":"output","Package":"github.com/daybreak-agent/daybreak/e2e","Test":"TestF_SBX07/one","Output":"    f_test.go:9: not exercised: the one\n"}
+{"Action":"skip","Package":"github.com/daybreak-agent/daybreak/e2e","Test":"TestF_SBX07/one"}
+{"Action":"pass","Package":"github.com/daybreak-agent/daybreak/e2e","Test":"TestF_SBX07/other"}
+{"Action":"pass","Package":"github.com/daybreak-agent/daybreak/e2e","Test":"TestF_SBX07"}
 {"Action":"build-output","ImportPath":"m/q [m/q.test]","Output":"q.go:1: syntax error\n"}
 {"Action":"fail","Package":"m/q"}
 `
@@ -106,7 +113,7 @@ func TestJudging(t *testing.T) {
 		t.Fatal(err)
 	}
 	var cases []Case
-	for _, id := range []string{"SBX-01", "SBX-02", "SBX-03", "SBX-04", "SBX-05", "WEB-01"} {
+	for _, id := range []string{"SBX-01", "SBX-02", "SBX-03", "SBX-04", "SBX-05", "WEB-01", "SBX-06", "SBX-07"} {
 		cases = append(cases, Case{ID: id, Priority: "P0", Boundary: "sandbox", Kind: "R"})
 	}
 	cases[5].Absent, cases[5].Boundary = "no pages yet", "web"
@@ -119,6 +126,8 @@ func TestJudging(t *testing.T) {
 		{Status: absent, Reason: "no such thing here"},
 		{Status: absent, Reason: "no test carries this id"},
 		{Status: absent, Reason: "no pages yet"},
+		{Status: absent, Reason: "nor without it"},
+		{Status: held, Reason: "a part not: the one"},
 	} {
 		o := rows[i].Outcomes[0]
 		if o.Status != want.Status || o.Reason != want.Reason {

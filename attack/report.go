@@ -65,8 +65,12 @@ func judgeOne(c Case, col column) outcome {
 		case "skip":
 			skipped = append(skipped, r.Reason)
 		case "pass":
-			o.Tests = append(o.Tests, name)
-			genuine = genuine || isReal(shortPackage(r.Package))
+			passed, why := partsOf(r, col.results)
+			skipped = append(skipped, why...)
+			if passed {
+				o.Tests = append(o.Tests, name)
+				genuine = genuine || isReal(shortPackage(r.Package))
+			}
 		}
 	}
 	switch {
@@ -85,6 +89,22 @@ func judgeOne(c Case, col column) outcome {
 		o.Status, o.Reason = absent, "no test carries this id"
 	}
 	return o
+}
+
+// partsOf looks at the subtests of a test that passed, which it does when all of them were
+// skipped as well: then it shows nothing. The reasons are those of the skipped ones.
+func partsOf(t result, all []result) (passed bool, skipped []string) {
+	parts := 0
+	for _, r := range all {
+		if r.Package != t.Package || !strings.HasPrefix(r.Test, t.Test+"/") {
+			continue
+		}
+		parts++
+		if r.Action == "skip" {
+			skipped = append(skipped, r.Reason)
+		}
+	}
+	return parts == 0 || len(skipped) < parts, skipped
 }
 
 func shortPackage(p string) string {
