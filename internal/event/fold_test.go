@@ -192,3 +192,20 @@ func TestAgentTouched(t *testing.T) {
 	add(true, SandboxStarted{ID: "b", Purpose: "baseline"})
 	add(false, SandboxStarted{ID: "c", Purpose: "agent"})
 }
+
+// TestFollowUpStartsAnew: what was proven before a review does not count for what comes after it.
+func TestFollowUpStartsAnew(t *testing.T) {
+	var s Summary
+	s.take(1, &Submitted{Title: "one"})
+	s.take(2, &Exported{Tree: "t"})
+	s.take(3, &VerificationFinished{Kind: task.Verified})
+	s.VerifiedSeq, s.VerifiedHash = 3, "h"
+	s.take(4, &PullRequestOpened{Head: "a"})
+	s.take(5, &StateChanged{From: task.InReview, To: task.Working})
+	if s.Submitted != nil || s.Exported != nil || s.Verification != nil || s.VerifiedSeq != 0 || s.VerifiedHash != "" {
+		t.Errorf("%+v", s)
+	}
+	if s.PullRequest == nil || s.PullRequest.Head != "a" {
+		t.Error("the pull request is forgotten")
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/event"
@@ -77,10 +78,15 @@ type Config struct {
 type Intake struct {
 	cfg  Config
 	mail chan struct{} // has a value when a delivery was kept by this process
+
+	mu       sync.Mutex
+	reported map[task.ID]int64 // up to which event this process has shown a task
 }
 
 // New returns an intake that does nothing yet.
-func New(cfg Config) *Intake { return &Intake{cfg: cfg, mail: make(chan struct{}, 1)} }
+func New(cfg Config) *Intake {
+	return &Intake{cfg: cfg, mail: make(chan struct{}, 1), reported: map[task.ID]int64{}}
+}
 
 // keepFor is how long a concluded delivery is known: longer than any forge sends one again.
 const keepFor = 60 * 24 * time.Hour

@@ -456,6 +456,7 @@ func TestReport(t *testing.T) {
 	if err := l.st.Update(t.Context(), "report/"+string(first), func([]byte) ([]byte, error) { return nil, nil }); err != nil {
 		t.Fatal(err)
 	}
+	clear(l.reported)
 	l.at(first, task.Working, task.Verifying, task.Publishing, task.InReview)
 	l.pass(time.Minute)
 	if said := report(); len(said) != 1 || !strings.Contains(said[0], "waits for review: #7") {

@@ -52,6 +52,12 @@ func (in *Intake) Report(ctx context.Context) error {
 }
 
 func (in *Intake) report(ctx context.Context, t store.Task) error {
+	in.mu.Lock()
+	known := in.reported[t.ID] == t.LastSeq
+	in.mu.Unlock()
+	if known {
+		return nil
+	}
 	key := "report/" + string(t.ID)
 	var was shown
 	if err := in.cfg.Store.Update(ctx, key, func(old []byte) ([]byte, error) {
@@ -64,7 +70,11 @@ func (in *Intake) report(ctx context.Context, t store.Task) error {
 		return err
 	}
 	now := in.cfg.Now().UTC()
-	if was.Seq == t.LastSeq || was.State == t.State && now.Sub(was.At) < editGap {
+	if was.Seq == t.LastSeq {
+		in.shown(t.ID, was.Seq)
+		return nil
+	}
+	if was.State == t.State && now.Sub(was.At) < editGap {
 		return nil
 	}
 	sum, err := in.summary(ctx, t.ID)
@@ -73,6 +83,7 @@ func (in *Intake) report(ctx context.Context, t store.Task) error {
 	}
 	o := sum.Created.Origin
 	if o == nil {
+		in.shown(t.ID, t.LastSeq)
 		return nil
 	}
 	r, ok, err := in.cfg.Registry.Find(ctx, o.Forge, o.Repository)
@@ -96,7 +107,20 @@ func (in *Intake) report(ctx context.Context, t store.Task) error {
 		}
 		is.Status = commit + " " + string(st.State)
 	}
-	return in.cfg.Store.Update(ctx, key, func([]byte) ([]byte, error) { return json.Marshal(is) })
+	if err := in.cfg.Store.Update(ctx, key, func([]byte) ([]byte, error) { return json.Marshal(is) }); err != nil {
+		return err
+	}
+	in.shown(t.ID, is.Seq)
+	return nil
+}
+
+func (in *Intake) shown(id task.ID, seq int64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if len(in.reported) > 5000 { // it only saves looks
+		clear(in.reported)
+	}
+	in.reported[id] = seq
 }
 
 // show edits the progress comment, or makes it, once.

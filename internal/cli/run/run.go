@@ -145,7 +145,9 @@ func Task(ctx context.Context, env *kit.Env, a *app.App, o Options, issue []byte
 			return err
 		}
 	}
-	if strings.HasPrefix(repo, "http://") || strings.HasPrefix(repo, "https://") {
+	if fs, err := a.Forges(); err != nil {
+		return err
+	} else if _, on := fs.Host(repo); !on && (strings.HasPrefix(repo, "http://") || strings.HasPrefix(repo, "https://")) {
 		view.Note("the branch is pushed without credentials; where the server refuses, it is kept here and the pull request says how to fetch it")
 	}
 	view.Stage("prepare", "fetching the base commit")

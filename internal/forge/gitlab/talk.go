@@ -131,7 +131,7 @@ func (f *Forge) Comments(ctx context.Context, address string, at forge.Ref) ([]f
 }
 
 func note(n *sdk.Note) forge.Comment {
-	c := forge.Comment{ID: strconv.FormatInt(n.ID, 10), Body: n.Body, Created: when(n.CreatedAt), Updated: when(n.UpdatedAt), Internal: n.Internal || n.Confidential}
+	c := forge.Comment{ID: strconv.FormatInt(n.ID, 10), Body: n.Body, Created: when(n.CreatedAt), Updated: when(n.UpdatedAt), Internal: n.Internal}
 	if n.Author.Username != "ghost" {
 		c.Author = forge.User{ID: strconv.FormatInt(n.Author.ID, 10), Name: n.Author.Username}
 	}
@@ -344,8 +344,7 @@ func (f *Forge) Standing(ctx context.Context, address string) (forge.Standing, e
 		for _, l := range b.MergeAccessLevels {
 			s.Protection.BotMerges = s.Protection.BotMerges || l.AccessLevel > sdk.NoPermissions && l.AccessLevel <= sdk.DeveloperPermissions
 		}
-		s.Protection.Stale = true
-		s.Protection.Approvals = int(p.ApprovalsBeforeMerge)
+		s.Protection.Stale, s.Protection.Approvals = true, 1 // not known; the note says so
 		s.Unknown = append(s.Unknown, "how many approvals a merge needs on this edition, and whether new commits dismiss them")
 	case task.NotFound:
 	case task.Auth:

@@ -169,6 +169,33 @@ func (f *Forge) OpenPullRequest(ctx context.Context, pr forge.PullRequest) (forg
 	return pr, err == nil, err
 }
 
+// Keep writes a pull request that lives on another forge as a document beside those that live
+// here, with what goes with it.
+func (f *Forge) Keep(pr forge.PullRequest) error {
+	dir, err := f.dir(pr.Branch)
+	if err != nil {
+		return err
+	}
+	for name := range pr.Files {
+		if err := checkName(name); err != nil {
+			return err
+		}
+	}
+	unlock, err := f.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	switch old, err := readMeta(dir); {
+	case err == nil:
+		return f.update(dir, old, pr)
+	case errors.Is(err, fs.ErrNotExist):
+		return f.create(dir, pr)
+	default:
+		return err
+	}
+}
+
 // create builds the directory aside and renames it into place.
 func (f *Forge) create(dir string, pr forge.PullRequest) error {
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".tmp-")

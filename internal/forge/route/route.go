@@ -56,7 +56,22 @@ func (r *Route) FindPullRequest(ctx context.Context, repo, branch string) (*forg
 	return r.of(repo).FindPullRequest(ctx, repo, branch)
 }
 
-// OpenPullRequest implements [forge.Forge].
+// Keeper keeps a copy of a pull request that lives elsewhere, with its documents: a host takes
+// none of them.
+type Keeper interface {
+	Keep(pr forge.PullRequest) error
+}
+
+// OpenPullRequest implements [forge.Forge]. The documents are kept by the fallback when that can.
 func (r *Route) OpenPullRequest(ctx context.Context, pr forge.PullRequest) (forge.PullRequest, bool, error) {
-	return r.of(pr.Repo).OpenPullRequest(ctx, pr)
+	h, ok := r.Host(pr.Repo)
+	if !ok {
+		return r.fallback.OpenPullRequest(ctx, pr)
+	}
+	opened, found, err := h.OpenPullRequest(ctx, pr)
+	if k, keeps := r.fallback.(Keeper); keeps && err == nil {
+		pr.URL = opened.URL
+		err = k.Keep(pr)
+	}
+	return opened, found, err
 }
