@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
@@ -113,8 +114,8 @@ func end(t *testing.T, b sandbox.Sandbox) {
 // does runs a command to whatever end and returns what it printed.
 func does(t *testing.T, b sandbox.Sandbox, command string) string {
 	t.Helper()
-	res, err := b.Guest().Exec(t.Context(), guest.ExecRequest{Shell: command, Head: 1 << 20, Tail: 1 << 20})
-	if err != nil && gvisor() && task.ClassOf(err) != task.Internal { // what passes the memory limit ends as a whole
+	res, err := b.Guest().Exec(t.Context(), guest.ExecRequest{Shell: command, Head: 1 << 20, Tail: 1 << 20, Timeout: 3 * time.Minute}) // a guard: without a layer a program may stop for ever
+	if err != nil && gvisor() && task.ClassOf(err) != task.Internal {                                                                  // what passes the memory limit ends as a whole
 		return "the sandbox ended: " + err.Error()
 	}
 	if err != nil {
