@@ -120,6 +120,24 @@ func TestLayers(t *testing.T) {
 	}
 }
 
+// What sandboxes wrote is out of the reach of the host's other users, in a directory of any mode.
+func TestNobodyElsePasses(t *testing.T) {
+	dir := t.TempDir()
+	for _, d := range []string{dir, filepath.Join(dir, "layers")} {
+		if err := errors.Join(os.MkdirAll(d, 0o755), os.Chmod(d, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := New(Config{Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{"layers", "snapshots", "repos"} {
+		if st, err := os.Stat(filepath.Join(dir, d)); err != nil || st.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v %v", d, st.Mode(), err)
+		}
+	}
+}
+
 // A setup that scatters files is refused before its list fills the log.
 func TestScatteredFilesAreRefused(t *testing.T) {
 	s := newStore(t)

@@ -45,7 +45,10 @@ func New(cfg Config) (*Store, error) {
 		return nil, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("snapshot directory %q is not absolute", cfg.Dir)}
 	}
 	for _, d := range []string{"repos", "snapshots", "layers", "locks"} {
-		if err := os.MkdirAll(filepath.Join(cfg.Dir, d), 0o755); err != nil {
+		// Private source, and files that a sandbox may have made set-user-id: nobody else passes,
+		// whatever the mode of the directory above.
+		at := filepath.Join(cfg.Dir, d)
+		if err := errors.Join(os.MkdirAll(at, 0o700), os.Chmod(at, 0o700)); err != nil {
 			return nil, fmt.Errorf("make the snapshot directory: %w", err)
 		}
 	}
