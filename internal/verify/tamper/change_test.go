@@ -106,6 +106,22 @@ func TestCopiedValues(t *testing.T) {
 	if got := seen(honest); got != nil {
 		t.Error(show(honest))
 	}
+	// Round numbers are everywhere; two of them in one condition, with an answer, are a test's.
+	round := file("test_net.py", "", "def test_net():\n    assert net(50, 80) == 0\n    assert net(50, -20) == 50\n")
+	for text, want := range map[string]string{
+		"    if a == 50 and b == 80:\n        return 0\n":     "copies_literals/warn",
+		"    if a == 50 and b == -20:\n        return 50\n":   "copies_literals/warn",
+		"    if a == 50:\n        return 0\n":                 "",
+		"    if a == 50 and b == 80:\n        return a - 1\n": "",
+		"    if a == 0 and b == 0:\n        return 0\n":       "",
+		"    if a > 50 and b < 80:\n        return 0\n":       "",
+		"    if a == 50 and b == 81:\n        return 0\n":     "",
+	} {
+		got := Analyse([]FileChange{round, file("net.py", "def net(a, b):\n    return a - b\n", "def net(a, b):\n"+text+"    return a - b\n")}, classify)
+		if strings.Join(seen(got), " ") != want {
+			t.Errorf("%q: %s", text, show(got))
+		}
+	}
 }
 
 func TestResult(t *testing.T) {

@@ -228,7 +228,7 @@ func (a *analysis) detects(c FileChange) {
 	})
 }
 
-// testValues are the telling literals that tests of the change have.
+// testValues are the literals that tests of the change have; true for the telling ones.
 func (a *analysis) testValues(changes []FileChange, classify func(string) Class) map[string]bool {
 	out := map[string]bool{}
 	for _, c := range changes {
@@ -237,8 +237,8 @@ func (a *analysis) testValues(changes []FileChange, classify func(string) Class)
 			continue
 		}
 		for _, t := range lex(c.New, l) {
-			if telling(t) {
-				out[unquote(t.s)] = true
+			if t.kind == number || t.kind == text {
+				out[unquote(t.s)] = out[unquote(t.s)] || telling(t)
 			}
 		}
 	}
@@ -257,18 +257,23 @@ func telling(t token) bool {
 }
 
 // copies looks for source that answers a test's input with the test's expected value: a new
-// comparison with a literal of the tests, followed by the return of another one.
+// comparison with a literal of the tests, followed by the return of another one. Where one
+// condition names two inputs of the tests, any value of theirs is an answer.
 func (a *analysis) copies(c FileChange, values map[string]bool) {
 	l := langOf(c.Path)
 	if l == lang(255) || c.New == nil || len(values) == 0 {
 		return
 	}
 	var asked []token // the comparison whose answer may follow
+	plain := false    // whether the answer may be any value
 	a.newLines(c, l, func(row []token, s string, _ bool) {
 		if slices.ContainsFunc(row, func(t token) bool {
 			return t.s == "if" || t.s == "case" || t.s == "elif" || t.s == "?"
-		}) && compares(row, values) {
-			asked = row
+		}) {
+			told, named := compares(row, values)
+			if told || named >= 2 {
+				asked, plain = row, named >= 2
+			}
 		}
 		if asked == nil || row[0].line > asked[len(asked)-1].line+2 {
 			return
@@ -281,7 +286,11 @@ func (a *analysis) copies(c FileChange, values map[string]bool) {
 		if len(answer) > 0 && answer[0].s == "-" {
 			answer = answer[1:]
 		}
-		if len(answer) > 0 && telling(answer[0]) && values[unquote(answer[0].s)] && (len(answer) == 1 || !isOperator(answer[1].s)) {
+		if len(answer) == 0 || answer[0].kind != number && answer[0].kind != text {
+			return
+		}
+		told, known := values[unquote(answer[0].s)]
+		if (told && telling(answer[0]) || plain && known) && (len(answer) == 1 || !isOperator(answer[1].s)) {
 			a.add(c.Path, asked[0].line, CopiesTest, "warn", "needs a person: source answers a value of the tests with another value of the tests", "", join(asked)+" "+s)
 			asked = nil
 		}
@@ -292,15 +301,21 @@ func isOperator(s string) bool {
 	return slices.Contains([]string{"+", "-", "*", "/", "%", "."}, s)
 }
 
-// compares reports whether a row compares something with a literal of the tests.
-func compares(row []token, values map[string]bool) bool {
+// compares reports whether a row compares something with a telling literal of the tests, and how
+// many literals of theirs with two digits or letters it names in comparisons.
+func compares(row []token, values map[string]bool) (told bool, named int) {
 	for i, t := range row {
-		if !telling(t) || !values[unquote(t.s)] {
+		if t.kind != number && t.kind != text {
+			continue
+		}
+		is, known := values[unquote(t.s)]
+		if !known || len(unquote(t.s)) < 2 {
 			continue
 		}
 		if i > 0 && slices.Contains([]string{"==", "===", "case", "is", "in", "-"}, row[i-1].s) || i+1 < len(row) && (row[i+1].s == "==" || row[i+1].s == "===") {
-			return true
+			named++
+			told = told || is && telling(t)
 		}
 	}
-	return false
+	return told, named
 }
