@@ -214,6 +214,10 @@ func Owner() string {
 
 // Gone reports whether an owner was a process of this machine that no longer runs.
 func Gone(owner string) bool {
+	owner, where, service := strings.Cut(owner, "@")
+	if service && where != place() {
+		return false // its process number means nothing here
+	}
 	parts := strings.Split(owner, ":")
 	host, _ := os.Hostname()
 	if len(parts) != 3 || parts[0] != host {

@@ -2,10 +2,15 @@ package app
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"strings"
 
+	"github.com/daybreak-agent/daybreak/internal/config"
 	"github.com/daybreak-agent/daybreak/internal/dispatch"
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
@@ -26,7 +31,7 @@ func (a *App) Dispatcher(workers int, draining <-chan struct{}, every ...dispatc
 		return dispatch.Outcome{Trouble: errors.New("this process runs no tasks")}
 	}
 	cfg := dispatch.Config{
-		Store: a.queue.store, Engine: a.queue.engine, Owner: Owner(), Dead: Gone, Lease: c.Lease, Workers: workers,
+		Store: a.queue.store, Engine: a.queue.engine, Owner: serviceOwner(), Dead: a.dead, Lease: c.Lease, Workers: workers,
 		Caps:  store.Caps{Total: c.Caps.Total, Repo: c.Caps.Repository, Author: c.Caps.Author},
 		Every: every, Logger: a.opts.Logger, Run: run,
 	}
@@ -42,6 +47,27 @@ func (a *App) Dispatcher(workers int, draining <-chan struct{}, every ...dispatc
 		cfg.Run, cfg.Sweep = a.runner(worker.New(wc)), a.sweep
 	}
 	return dispatch.New(cfg), nil
+}
+
+// serviceOwner names this process in the service's leases: machines that share a store may have
+// the same name, and containers the same process numbers.
+func serviceOwner() string { return Owner() + "@" + place() }
+
+// place names this boot of this machine, and the namespace whose process numbers are meant.
+func place() string {
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	ns, _ := os.Readlink("/proc/self/ns/pid")
+	sum := sha256.Sum256(append(boot, ns...))
+	return hex.EncodeToString(sum[:6])
+}
+
+// dead reports whether the owner of a lease is gone for certain. A SQLite file has one service,
+// and that is this process: every other one is over.
+func (a *App) dead(owner string) bool {
+	if a.Config.Store.Engine == config.SQLite && strings.Contains(owner, "@") {
+		return owner != serviceOwner()
+	}
+	return Gone(owner)
 }
 
 // runner turns a run's end into what the dispatcher should do.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -122,5 +123,40 @@ func TestServiceSecretsAreMasked(t *testing.T) {
 	out, _ := policy.NewRedactor(a.secrets()).Redact("a api-token-canary-0123 b hunter2-canary c")
 	if strings.Contains(out, "canary") {
 		t.Errorf("%q", out)
+	}
+}
+
+// TestWhoIsDead: a process number counts only where it was given; on a file of one's own every
+// other service is over.
+func TestWhoIsDead(t *testing.T) {
+	server := &App{Config: config.Config{Store: config.Store{Engine: config.Postgres}}}
+	file := &App{Config: config.Config{Store: config.Store{Engine: config.SQLite}}}
+	me := serviceOwner()
+	cmd := exec.Command("true")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	host, _, _ := strings.Cut(Owner(), ":")
+	gone := host + ":" + strconv.Itoa(cmd.Process.Pid) + ":1"
+	for _, tt := range []struct {
+		owner        string
+		server, file bool
+	}{
+		{me, false, false},
+		{Owner(), false, false}, // a person's run
+		{gone, true, true},
+		{gone + "@" + place(), true, true},
+		{gone + "@elsewhere", false, true},
+		{Owner() + "@elsewhere", false, true},
+	} {
+		if got := server.dead(tt.owner); got != tt.server {
+			t.Errorf("%s on a server: %v", tt.owner, got)
+		}
+		if got := file.dead(tt.owner); got != tt.file {
+			t.Errorf("%s on a file: %v", tt.owner, got)
+		}
+	}
+	if Gone(me) {
+		t.Error("a person's run would take the task of this very service")
 	}
 }
