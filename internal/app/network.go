@@ -123,11 +123,15 @@ func (r *registries) Open(ctx context.Context, q network.Request) (*network.Way,
 		return nil, nil
 	}
 	l := r.cfg.Limits
+	spent := network.Spent{}
+	if q.Spent != nil {
+		spent = q.Spent()
+	}
 	about := service.Description{
 		Task: string(q.Task), Base: fmt.Sprintf("http://127.0.0.1:%d", routesPort),
 		Known: ecosystems(q.Known.Names), KnownVersions: ecosystems(q.Known.Versions), GoSum: q.Known.GoSum,
 		Allow: r.cfg.Allow, MinAge: r.cfg.MinAge, Offline: q.Mode == network.Store,
-		SpentNames: q.Spent.Names, SpentVersions: q.Spent.Versions,
+		SpentNames: spent.Names, SpentVersions: spent.Versions,
 		Limits: mirror.Limits{
 			NewNames: l.NewNames, NewVersions: l.NewVersions, Fetches: l.Fetches,
 			Refusals: l.Refusals, Conns: l.Connections, PerSecond: l.PerSecond,
@@ -140,6 +144,9 @@ func (r *registries) Open(ctx context.Context, q network.Request) (*network.Way,
 			for _, e := range entries {
 				if e.New && (watch.Seen(e.Ecosystem, e.Name) || e.Version != "" && watch.Seen(e.Ecosystem, e.Version)) {
 					return &mirror.Denial{Reason: mirror.ReasonCanary, Detail: "the name carries a secret of this installation"}
+				}
+				if e.New && q.Spent != nil && overspent(about.Limits, q.Spent(), e) {
+					return &mirror.Denial{Reason: mirror.ReasonBudget, Detail: "another sandbox of this task used the budget of new names up"}
 				}
 			}
 			return q.Record(ctx, lines(entries))
@@ -167,6 +174,16 @@ func (r *registries) Open(ctx context.Context, q network.Request) (*network.Way,
 	}
 	slices.SortFunc(way.Files, func(a, b sandbox.File) int { return strings.Compare(a.Path, b.Path) })
 	return way, nil
+}
+
+// overspent reports whether a task has used its budget up meanwhile: each session counts from
+// what was spent when it began, and several sandboxes of a task may run at once.
+func overspent(l mirror.Limits, s network.Spent, e mirror.Entry) bool {
+	most, used := l.NewNames, len(s.Names)
+	if e.Version != "" {
+		most, used = l.NewVersions, len(s.Versions)
+	}
+	return most > 0 && used >= most
 }
 
 // systemRoots are the machine's own certificates, as far as they fit into a sandbox's file.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/daybreak-agent/daybreak/internal/config"
+	"github.com/daybreak-agent/daybreak/internal/mirror"
 	"github.com/daybreak-agent/daybreak/internal/network"
 )
 
@@ -65,5 +66,24 @@ func TestMirrorSettings(t *testing.T) {
 	way, err := n.Open(context.Background(), network.Request{Mode: network.Registries})
 	if way != nil || err != nil {
 		t.Errorf("a way to nowhere: %+v %v", way, err)
+	}
+}
+
+// A sandbox that began earlier does not have its budget once more.
+func TestBudgetIsOfAllSandboxes(t *testing.T) {
+	l := mirror.Limits{NewNames: 2, NewVersions: 1}
+	for _, c := range []struct {
+		spent network.Spent
+		e     mirror.Entry
+		want  bool
+	}{
+		{network.Spent{Names: []string{"npm:a"}}, mirror.Entry{Name: "b"}, false},
+		{network.Spent{Names: []string{"npm:a", "npm:b"}}, mirror.Entry{Name: "c"}, true},
+		{network.Spent{Names: []string{"npm:a", "npm:b"}}, mirror.Entry{Name: "b", Version: "1"}, false},
+		{network.Spent{Versions: []string{"go:a@v1"}}, mirror.Entry{Name: "b", Version: "1"}, true},
+	} {
+		if got := overspent(l, c.spent, c.e); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
 	}
 }

@@ -42,7 +42,7 @@ type Request struct {
 	Purpose string // of the sandbox
 	Mode    Mode
 	Known   lockfile.Known // of the base commit
-	Spent   Spent          // by the task so far
+	Spent   func() Spent   // by the task so far, in all its sandboxes; nil: nothing
 	// Record stores entries before it returns. An error refuses what was asked for.
 	Record func(ctx context.Context, entries []Entry) error
 }

@@ -64,7 +64,7 @@ func (r *run) access(ctx context.Context, spec *sandbox.Spec) (func(context.Cont
 	}
 	purpose := spec.Purpose
 	way, err := r.cfg.Network.Open(ctx, network.Request{
-		Task: r.j.Summary().Task, Purpose: purpose, Mode: mode, Known: known, Spent: r.spentNames(),
+		Task: r.j.Summary().Task, Purpose: purpose, Mode: mode, Known: known, Spent: r.spentNames,
 		Record: func(ctx context.Context, entries []network.Entry) error { return r.recordReach(ctx, purpose, entries) },
 	})
 	if err != nil {
