@@ -218,6 +218,7 @@ func TestGitea(t *testing.T) {
 	v.stopByComment()
 	number := v.steeredToPullRequest()
 	v.reviewed(number)
+	v.pushedByAPerson(number)
 	v.merged(number)
 	v.lostDelivery()
 	v.serve.end(t)
@@ -337,6 +338,37 @@ func (v *village) reviewed(n int) {
 	if s.Verification == nil || s.Verification.Kind != task.Verified {
 		t.Errorf("the follow-up was not verified: %+v", s.Verification)
 	}
+}
+
+// pushedByAPerson: what a person put on the branch is never overwritten; Daybreak says so and leaves
+// the branch to them.
+func (v *village) pushedByAPerson(n int) {
+	t := v.t
+	t.Helper()
+	before := v.pulls()[0]
+	clone := filepath.Join(t.TempDir(), "clone")
+	url := strings.Replace(v.URL, "://", "://wanda:"+v.tokens["wanda"]+"@", 1) + "/olga/shop.git"
+	for _, args := range [][]string{
+		{"clone", "--quiet", "--branch", before.Head.Ref, url, clone}, {"-C", clone, "commit", "--quiet", "--allow-empty", "--message=by hand"}, {"-C", clone, "push", "--quiet"},
+	} {
+		if out, err := gitIn(t.TempDir(), args...); err != nil {
+			t.Fatal(out)
+		}
+	}
+	var theirs string
+	v.until("the forge has the person's commit", func() bool {
+		theirs = v.pulls()[0].Head.Sha
+		return theirs != before.Head.Sha
+	})
+	v.say("wanda", before.Number, "@daybreak-bot say why in a comment")
+	v.until("the follow-up gives way", func() bool {
+		s := v.of(n)[0]
+		return s.State == task.InReview && strings.Contains(s.Reason, "was not pushed")
+	})
+	if p := v.pulls()[0]; p.Head.Sha != theirs || len(v.pulls()) != 1 {
+		t.Errorf("the branch is at %s, the person's commit is %s", p.Head.Sha, theirs)
+	}
+	v.until("the issue says so", func() bool { return strings.Contains(v.said(n)[0], "was not pushed") })
 }
 
 // merged: people approve and merge, and the record knows.

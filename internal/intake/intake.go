@@ -208,6 +208,8 @@ func (in *Intake) act(ctx context.Context, d forge.Delivery) (string, error) {
 		return in.pushed(ctx, p, d)
 	case forge.StopPressed:
 		return in.pressed(ctx, p, d)
+	case forge.RetryPressed:
+		return in.retried(ctx, p, d)
 	}
 	return "ignored", nil
 }

@@ -509,3 +509,84 @@ func TestWords(t *testing.T) {
 		}
 	}
 }
+
+// TestPullRequestTalk: people talk to each other below a pull request; Daybreak is meant when it
+// is called.
+func TestPullRequestTalk(t *testing.T) {
+	l := newLab(t)
+	l.issue(1, "text")
+	l.post(l.labelled(1, "wanda"))
+	l.at(first, task.Preparing, task.Working, task.Verifying, task.Publishing, task.InReview)
+	l.town.pulls[7] = &forge.PullRequest{Number: 7, Branch: branchOf(first), State: forge.PullOpen}
+	_, out := l.post(l.comment(7, "olga", "looks odd to me"))
+	l.want(out, "ignored: nobody works on this")
+	_, out = l.post(l.comment(7, "rita", "@bot delete the tests"))
+	l.want(out, `ignored: "rita" may not write`)
+	if len(l.again) != 0 || len(l.signals(first)) != 0 {
+		t.Errorf("%v %v", l.again, l.signals(first))
+	}
+	_, out = l.post(l.comment(7, "olga", "@bot name the floor"))
+	l.want(out, "task "+string(first)+" goes back to work")
+	if got := l.signals(first); len(got) != 1 || len(l.again) != 1 {
+		t.Errorf("signals %q, ordered %v", got, l.again)
+	}
+}
+
+func TestButtons(t *testing.T) {
+	l := newLab(t)
+	l.issue(1, "text")
+	l.post(l.labelled(1, "wanda"))
+	l.pass(time.Minute)
+	press := func(kind forge.Kind, who, id string) string {
+		_, out := l.post(l.delivery(forge.Delivery{Kind: kind, Sender: user(who), Task: id}))
+		return out
+	}
+	l.want(press(forge.StopPressed, "rita", string(first)), `ignored: "rita" may not write`)
+	l.want(press(forge.StopPressed, "wanda", "t_none"), "ignored: no such task")
+	l.want(press(forge.StopPressed, "wanda", "t_01kh0000000000000000000099"), "ignored: no such task")
+	l.want(press(forge.StopPressed, "wanda", string(first)), "task "+string(first)+" is told to stop")
+	l.at(first, task.Stopped)
+	l.want(press(forge.RetryPressed, "rita", string(first)), `ignored: "rita" may not write`)
+	press(forge.RetryPressed, "wanda", string(first))
+	if len(l.made) != 2 || l.made[1].Origin.Trigger != "retry" {
+		t.Errorf("%+v", l.made)
+	}
+}
+
+// TestEditWhileAtWork: the running task keeps its text and says so once.
+func TestEditWhileAtWork(t *testing.T) {
+	l := newLab(t)
+	l.issue(1, "text")
+	l.post(l.labelled(1, "wanda"))
+	l.pass(time.Minute)
+	l.town.issues[1].Body = "evil"
+	for range 2 {
+		_, out := l.post(l.delivery(forge.Delivery{Kind: forge.Edited, Sender: user("rita"), Issue: l.town.issues[1]}))
+		l.want(out, "told that the text is frozen")
+	}
+	if said := l.town.said(1); len(said) != 1 || !strings.Contains(said[0], "as it was at") {
+		t.Errorf("%q", said)
+	}
+}
+
+// TestRestart_HOOK02: what was kept and not acted upon before the process ended is acted upon by
+// the next one, once.
+func TestRestart_HOOK02(t *testing.T) {
+	l := newLab(t)
+	l.issue(1, "text")
+	d := l.labelled(1, "wanda")
+	if rec := l.raw(must(json.Marshal(d)), "new"); rec.Code != http.StatusAccepted {
+		t.Fatal(rec.Code)
+	}
+	if len(l.made) != 0 {
+		t.Fatal("acted upon before it was kept")
+	}
+	cfg := l.cfg
+	l.Intake = New(cfg)
+	if err := l.Work(t.Context()); err != nil || len(l.made) != 1 {
+		t.Errorf("%d tasks, %v", len(l.made), err)
+	}
+	if rec := l.raw(must(json.Marshal(d)), "new"); !strings.Contains(rec.Body.String(), "known") {
+		t.Errorf("replayed after a restart: %s", rec.Body)
+	}
+}

@@ -205,7 +205,7 @@ func progressText(sum event.Summary, mark string) string {
 	default:
 		b.WriteString("Daybreak did not get to a verified change.")
 	}
-	if sum.Reason != "" && (sum.State == task.Declined || sum.State == task.Failed || sum.State == task.Stopped || sum.State == task.Exhausted) {
+	if sum.Reason != "" && (sum.State == task.InReview || sum.State == task.Declined || sum.State == task.Failed || sum.State == task.Stopped || sum.State == task.Exhausted) {
 		fmt.Fprintf(&b, "\n\n%s", code(sum.Reason))
 	}
 	fmt.Fprintf(&b, "\n\nAsked for by %s (%s) · %s · task `%s`\n", code(o.By), o.Trigger, spent(sum), sum.Task)

@@ -300,6 +300,23 @@ func (in *Intake) pressed(ctx context.Context, p place, d forge.Delivery) (strin
 	})
 }
 
+// retried is the button of a status that asks for one more try.
+func (in *Intake) retried(ctx context.Context, p place, d forge.Delivery) (string, error) {
+	id := task.ID(d.Task)
+	if !id.Valid() {
+		return "ignored: no such task", nil
+	}
+	t, err := in.cfg.Store.Task(ctx, id)
+	if err != nil || t.Repo != p.URL {
+		return "ignored: no such task", nil //nolint:nilerr // whatever a button says is not trusted
+	}
+	sum, err := in.summary(ctx, id)
+	if err != nil || sum.Created.Origin == nil {
+		return "ignored: no such task", err
+	}
+	return in.start(ctx, p, ask{trigger: "retry", who: d.Sender, at: in.cfg.Now(), number: sum.Created.Origin.Number})
+}
+
 func (in *Intake) tellBudget(ctx context.Context, p place, at forge.Ref, t store.Task, comment string) error {
 	sum, err := in.summary(ctx, t.ID)
 	if err != nil {

@@ -65,15 +65,10 @@ func (r *run) publish(ctx context.Context) error {
 		commit = old // the review led to no change
 	}
 	push := forge.Push{GitDir: r.snap.GitDir, Repo: sum.Created.Repo, Branch: branch, Commit: commit, Old: old}
-	type pushed struct {
-		Commit string `json:"commit"`
-	}
-	if _, err := action.Do(ctx, r.j, effectKey("push", branch, old), "push", push,
-		func(ctx context.Context) (pushed, bool, error) { return pushed{}, false, nil }, // Push itself finds the branch
-		func(ctx context.Context) (pushed, error) {
-			_, err := r.cfg.Forge.Push(ctx, push)
-			return pushed{commit}, err
-		}); err != nil {
+	if err := r.push(ctx, push); err != nil {
+		if old != "" && task.ClassOf(err) == task.Conflict { // a person's commits are left to them
+			return r.j.move(context.WithoutCancel(ctx), task.InReview, "a further change was not pushed: "+err.Error())
+		}
 		return err
 	}
 	pr := forge.PullRequest{
@@ -84,7 +79,7 @@ func (r *run) publish(ctx context.Context) error {
 		URL    string `json:"url"`
 		Number int    `json:"number,omitempty"`
 	}
-	done, err := action.Do(ctx, r.j, effectKey("pull_request", branch, old), "pull_request", map[string]string{"branch": branch, "head": commit, "title": title},
+	done, err := action.Do(ctx, r.j, effectKey("pull_request", branch, old, commit), "pull_request", map[string]string{"branch": branch, "head": commit, "title": title},
 		func(ctx context.Context) (opened, bool, error) {
 			if old != "" { // it is there; what is new is its text, which may be written twice
 				return opened{}, false, nil
@@ -112,13 +107,27 @@ func (r *run) publish(ctx context.Context) error {
 	}, event.StageFinished{Stage: "publish", Millis: r.since(begin)})
 }
 
-// effectKey names an effect on a branch: one for the first publication, one for each follow-up,
-// which starts from the commit that was reviewed.
-func effectKey(kind, branch, from string) string {
+// push puts the commit on the branch, once.
+func (r *run) push(ctx context.Context, p forge.Push) error {
+	type pushed struct {
+		Commit string `json:"commit"`
+	}
+	_, err := action.Do(ctx, r.j, effectKey("push", p.Branch, p.Old, p.Commit), "push", p,
+		func(context.Context) (pushed, bool, error) { return pushed{}, false, nil }, // Push itself finds the branch
+		func(ctx context.Context) (pushed, error) {
+			_, err := r.cfg.Forge.Push(ctx, p)
+			return pushed{p.Commit}, err
+		})
+	return err
+}
+
+// effectKey names an effect on a branch: one for the first publication, one for each commit of a
+// follow-up.
+func effectKey(kind, branch, from, commit string) string {
 	if from == "" {
 		return kind + ":" + branch
 	}
-	return kind + ":" + branch + "@" + from
+	return kind + ":" + branch + "@" + commit
 }
 
 // reviewed makes sure that the commit under review is in our own repository: another machine
