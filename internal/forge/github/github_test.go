@@ -174,9 +174,9 @@ func (h *hub) people(fx *forgetest.HostFixture, locked func(func())) {
 	}
 }
 
-// TestAgainstTheDescription is the suite against a fake whose every request and answer is held
+// TestAgainstTheDescription_FRG03 is the suite against a fake whose every request and answer is held
 // to GitHub's own description.
-func TestAgainstTheDescription(t *testing.T) {
+func TestAgainstTheDescription_FRG03(t *testing.T) {
 	var ops []string
 	for op := range operations() {
 		ops = append(ops, op)
