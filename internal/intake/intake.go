@@ -91,11 +91,15 @@ func New(cfg Config) *Intake {
 // keepFor is how long a concluded delivery is known: longer than any forge sends one again.
 const keepFor = 60 * 24 * time.Hour
 
-// Run acts on what was kept, until ctx ends. It begins with a poll: nobody listened before.
+// Run acts on what was kept, until ctx ends. Beside that it polls once: nobody listened before.
 func (in *Intake) Run(ctx context.Context) error {
-	if err := in.Poll(ctx); err != nil && ctx.Err() == nil {
-		in.cfg.Logger.WarnContext(ctx, "a forge was not asked for what was missed; it will be with the next poll", "error", err)
-	}
+	var missed sync.WaitGroup
+	defer missed.Wait()
+	missed.Go(func() {
+		if err := in.Poll(ctx); err != nil && ctx.Err() == nil {
+			in.cfg.Logger.WarnContext(ctx, "a forge was not asked for what was missed; it will be with the next poll", "error", err)
+		}
+	})
 	look := time.NewTicker(2 * time.Second) // for what other processes kept, and what was postponed
 	defer look.Stop()
 	for {
