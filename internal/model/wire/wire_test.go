@@ -149,7 +149,9 @@ func TestSeen(t *testing.T) {
 	}))
 	defer s.Close()
 	status, limit := 0, ""
-	c := wire.Guard(nil, wire.Limits{Seen: func(_ context.Context, code int, h http.Header) { status, limit = code, h.Get("X-Ratelimit-Limit-Requests") }})
+	c := wire.Guard(nil, wire.Limits{Seen: func(_ context.Context, code int, h http.Header) {
+		status, limit = code, h.Get("X-Ratelimit-Limit-Requests")
+	}})
 	res, err := c.Get(s.URL)
 	if err != nil {
 		t.Fatal(err)
