@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -115,6 +116,10 @@ func TestFullFileSystem_LOG03(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
+	known, err := migrations.ReadDir("migrations")
+	if err != nil {
+		t.Fatal(err)
+	}
 	made := func(t *testing.T, change func(t *testing.T, db *sql.DB)) string {
 		s := openNew(t)
 		db, err := connect(s.path)
@@ -163,7 +168,7 @@ func TestOpenRefuses(t *testing.T) {
 		}, task.Invalid, "another program's database"},
 		{"a newer schema", func(t *testing.T) string {
 			return made(t, exec("INSERT INTO "+versionTable+" (version_id, is_applied) VALUES (9999, 1)"))
-		}, task.Invalid, "schema 9999, newer than the 2 this daybreak knows; use the newer daybreak"},
+		}, task.Invalid, fmt.Sprintf("schema 9999, newer than the %d this daybreak knows; use the newer daybreak", len(known))},
 		{"a damaged first page", func(t *testing.T) string {
 			path := made(t, func(*testing.T, *sql.DB) {})
 			overwrite(t, path, 100, 3000)
