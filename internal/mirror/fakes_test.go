@@ -43,6 +43,7 @@ type fake struct {
 	files map[string]fakeFile
 	seen  []*http.Request
 	sum   http.Handler
+	enter func() // at the beginning of each request
 }
 
 type fakeFile struct {
@@ -66,7 +67,11 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	f.seen = append(f.seen, r.Clone(context.Background()))
 	file, ok := f.files[r.URL.Path]
+	enter := f.enter
 	f.mu.Unlock()
+	if enter != nil {
+		enter()
+	}
 	if rest, is := strings.CutPrefix(r.URL.Path, "/go/sumdb/"+fakeDB); is && !ok {
 		if rest == "/supported" {
 			return

@@ -219,7 +219,7 @@ func (m *Mirror) goUnverified(ctx context.Context, s *Session, up *Upstream, f r
 		tmp.Close()
 		return answer{}, storeTrouble(err)
 	}
-	_, _, err = m.net.fetch(ctx, up, f.url, "*/*", m.cfg.Sizes.Object, tmp)
+	_, _, err = m.fetch(ctx, s, up, f.url, "*/*", m.cfg.Sizes.Object, tmp)
 	if err != nil {
 		tmp.Close()
 		return answer{}, err
@@ -241,7 +241,7 @@ func (m *Mirror) download(s *Session, u *Upstream, f remote) func(context.Contex
 		if err := s.fetching(); err != nil {
 			return err
 		}
-		if _, _, err := m.net.fetch(ctx, u, f.url, "*/*", m.cfg.Sizes.Object, tmp); err != nil {
+		if _, _, err := m.fetch(ctx, s, u, f.url, "*/*", m.cfg.Sizes.Object, tmp); err != nil {
 			return err
 		}
 		return f.digest.verify(tmp)

@@ -23,7 +23,7 @@ func (m *Mirror) raw(ctx context.Context, s *Session, u *Upstream, address, acce
 		return nil, "", "", err
 	}
 	var b bytes.Buffer
-	if final, ctype, err = m.net.fetch(ctx, u, address, accept, m.cfg.Sizes.Metadata, &b); err != nil {
+	if final, ctype, err = m.fetch(ctx, s, u, address, accept, m.cfg.Sizes.Metadata, &b); err != nil {
 		return nil, "", "", err
 	}
 	if err := m.store.keepIndex(ref{Key: key, Want: indexWant, From: final, Type: ctype, Fetched: m.cfg.Now().UTC()}, b.Bytes()); err != nil {

@@ -14,6 +14,7 @@ package mirror
 import (
 	"context"
 	"crypto/x509"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -192,6 +193,17 @@ func (m *Mirror) Close() {
 	if err := m.store.close(); err != nil {
 		m.cfg.Log.Warn("the store's place for files under way could not be removed", "error", err)
 	}
+}
+
+// fetch is one of a session's fetches, which may have to wait for its others.
+func (m *Mirror) fetch(ctx context.Context, s *Session, u *Upstream, address, accept string, limit int64, w io.Writer) (final, ctype string, err error) {
+	select {
+	case s.under <- struct{}{}:
+	case <-ctx.Done():
+		return "", "", classify(ctx.Err())
+	}
+	defer func() { <-s.under }()
+	return m.net.fetch(ctx, u, address, accept, limit, w)
 }
 
 // Handler serves one session: one task, one socket.

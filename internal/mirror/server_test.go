@@ -3,6 +3,7 @@ package mirror
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -158,6 +159,43 @@ type watched struct {
 func (w *watched) Close() error {
 	w.once.Do(func() { close(w.ended) })
 	return w.Conn.Close()
+}
+
+// TestNET14ManyFetches: one session has a bounded number of fetches under way, the others wait, and
+// all are answered.
+func TestNET14ManyFetches(t *testing.T) {
+	r := newRig(t, nil)
+	s := r.session(func(c *SessionConfig) { c.Limits.NewNames = 100 })
+	var mu sync.Mutex
+	now, most := 0, 0
+	open := make(chan struct{})
+	full := sync.OnceFunc(func() { close(open) })
+	r.up.mu.Lock()
+	r.up.enter = func() {
+		mu.Lock()
+		now++
+		if most = max(most, now); now == maxUnder {
+			full()
+		}
+		mu.Unlock()
+		<-open
+		mu.Lock()
+		now--
+		mu.Unlock()
+	}
+	r.up.mu.Unlock()
+	var all sync.WaitGroup
+	for i := range 3 * maxUnder {
+		all.Go(func() {
+			if status, _, h := s.get(fmt.Sprintf("/npm/name-%d", i)); status != 404 {
+				t.Errorf("%d %s", status, h.Get("X-Refused"))
+			}
+		})
+	}
+	all.Wait()
+	if most > maxUnder {
+		t.Errorf("%d fetches at once", most)
+	}
 }
 
 // TestNET14Pipelining: a burst of requests on one connection ends at the rate limit, and the

@@ -75,6 +75,7 @@ type SessionConfig struct {
 type Session struct {
 	cfg   SessionConfig
 	known map[string]bool // "eco:name", "eco:name@version"
+	under chan struct{}   // fetches under way
 
 	mu       sync.Mutex
 	seen     map[string]bool
@@ -87,6 +88,10 @@ type Session struct {
 	filled   time.Time
 	stopped  bool
 }
+
+// maxUnder is how many fetches of one session run at once: what they hold of memory and disk before
+// it is verified is every task's.
+const maxUnder = 16
 
 // maxNewName is the length in bytes a name may have that nobody vouched for.
 const maxNewName = 64
@@ -108,7 +113,7 @@ func NewSession(cfg SessionConfig) (*Session, error) {
 	if l.PerSecond == 0 {
 		l.PerSecond = 2000
 	}
-	s := &Session{cfg: cfg, known: map[string]bool{}, seen: map[string]bool{}, tokens: 2 * l.PerSecond, filled: cfg.Now()}
+	s := &Session{cfg: cfg, known: map[string]bool{}, under: make(chan struct{}, maxUnder), seen: map[string]bool{}, tokens: 2 * l.PerSecond, filled: cfg.Now()}
 	for eco, names := range cfg.Known {
 		for _, n := range names {
 			s.known[string(eco)+":"+n] = true
