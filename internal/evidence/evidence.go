@@ -182,8 +182,12 @@ func statementOf(r Record) (statement, error) {
 		to *string
 		of any
 	}{
-		{&s.Predicate.Tests, r.Change.Tests}, {&s.Predicate.Source, r.Change.Source}, {&s.Predicate.Configuration, r.Change.Configuration},
-		{&s.Predicate.Sandbox, r.Sandbox}, {&s.Predicate.Commands, r.Commands}, {&s.Predicate.Results, r.Results},
+		{&s.Predicate.Tests, r.Change.Tests},
+		{&s.Predicate.Source, r.Change.Source},
+		{&s.Predicate.Configuration, r.Change.Configuration},
+		{&s.Predicate.Sandbox, r.Sandbox},
+		{&s.Predicate.Commands, r.Commands},
+		{&s.Predicate.Results, r.Results},
 	} {
 		b, err := Canonical(part.of)
 		if err != nil {
