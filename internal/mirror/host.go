@@ -33,8 +33,26 @@ func NewHost(home string) *Host {
 	return &Host{Root: "/", Home: home, Run: func(ctx context.Context, name string, args ...string) ([]byte, error) {
 		cmd := exec.CommandContext(ctx, name, args...)
 		cmd.Dir = home // a project's own settings have no say
+		cmd.Env = clientEnv(os.Environ())
 		return cmd.Output()
 	}}
+}
+
+// clientEnv leaves of an environment what package managers go by: this program's own secrets are
+// none of theirs.
+func clientEnv(all []string) []string {
+	names := []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
+		"GOPROXY", "GOSUMDB", "GONOSUMDB", "GONOPROXY", "GOPRIVATE", "GOINSECURE", "GOENV", "GOROOT", "GOPATH", "GOCACHE", "GOMODCACHE", "GOTOOLCHAIN", "GOFLAGS"}
+	families := []string{"LC_", "XDG_", "NPM_", "NODE_", "PIP_", "PYTHON", "UV_", "CARGO_", "MAVEN_", "JAVA_", "APT_"}
+	out := []string{} // nil would be the whole environment
+	for _, kv := range all {
+		name, _, _ := strings.Cut(kv, "=")
+		name = strings.ToUpper(name)
+		if slices.Contains(names, name) || slices.ContainsFunc(families, func(f string) bool { return strings.HasPrefix(name, f) }) {
+			out = append(out, kv)
+		}
+	}
+	return out
 }
 
 // Upstreams fills the ecosystems that the operator left open, but those in off, asking all

@@ -77,6 +77,19 @@ func TestHostUpstreams(t *testing.T) {
 }
 
 // TestOperatorWins: what the operator set is not asked of the machine.
+// TestClientsGetNoSecrets_GW04: the machine's clients are started without what is not theirs.
+func TestClientsGetNoSecrets_GW04(t *testing.T) {
+	t.Setenv("DAYBREAK_TEST_KEY", "canary-in-the-environment")
+	t.Setenv("GOOGLE_API_KEY", "canary-as-well")
+	t.Setenv("GOPROXY", "https://go.test")
+	t.Setenv("npm_config_registry", "https://npm.test")
+	out, err := NewHost(t.TempDir()).Run(t.Context(), "env")
+	check(t, err)
+	if text := string(out); strings.Contains(text, "canary") || !strings.Contains(text, "GOPROXY=https://go.test\n") || !strings.Contains(text, "npm_config_registry=") || !strings.Contains(text, "PATH=") {
+		t.Errorf("%s", text)
+	}
+}
+
 func TestOperatorWins(t *testing.T) {
 	h := &Host{Root: t.TempDir(), Run: func(_ context.Context, name string, _ ...string) ([]byte, error) {
 		if name == "npm" {
