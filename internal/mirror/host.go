@@ -41,8 +41,10 @@ func NewHost(home string) *Host {
 // clientEnv leaves of an environment what package managers go by: this program's own secrets are
 // none of theirs.
 func clientEnv(all []string) []string {
-	names := []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
-		"GOPROXY", "GOSUMDB", "GONOSUMDB", "GONOPROXY", "GOPRIVATE", "GOINSECURE", "GOENV", "GOROOT", "GOPATH", "GOCACHE", "GOMODCACHE", "GOTOOLCHAIN", "GOFLAGS"}
+	names := []string{
+		"PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
+		"GOPROXY", "GOSUMDB", "GONOSUMDB", "GONOPROXY", "GOPRIVATE", "GOINSECURE", "GOENV", "GOROOT", "GOPATH", "GOCACHE", "GOMODCACHE", "GOTOOLCHAIN", "GOFLAGS",
+	}
 	families := []string{"LC_", "XDG_", "NPM_", "NODE_", "PIP_", "PYTHON", "UV_", "CARGO_", "MAVEN_", "JAVA_", "APT_"}
 	out := []string{} // nil would be the whole environment
 	for _, kv := range all {

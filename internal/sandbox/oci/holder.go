@@ -263,7 +263,9 @@ func writeMap(ctx context.Context, u userFiles, tool string, pid, own int, sub s
 		return err
 	}
 	args := []string{strconv.Itoa(pid), "0", strconv.Itoa(own), "1", "1", fmt.Sprint(sub.first), fmt.Sprint(sub.count)}
-	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = []string{} // it runs as root and needs nothing of ours
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s: %w (%s)", tool, err, bytes.TrimSpace(out))
 	}
