@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/daybreak-agent/daybreak/internal/config"
 	"github.com/daybreak-agent/daybreak/internal/git"
@@ -89,8 +90,15 @@ func (e *SetupError) Error() string {
 	return s
 }
 
+// oneLine is what a sandbox printed as one line that is safe on a terminal.
 func oneLine(s string, n int) string {
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " ")
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
 	if len(s) > n {
 		s = strings.ToValidUTF8(s[:n], "") + "…"
 	}

@@ -43,7 +43,8 @@ func TestSetupError(t *testing.T) {
 		"setup failed: `npm ci` in web ended with exit code 1: no such thing": {
 			Step: setup.Step{Run: "npm ci", Dir: "web"}, Reason: "ended with exit code 1", Tail: []string{"a", "no  such\tthing"},
 		},
-		"setup failed: pnpm is missing": {Reason: "pnpm is missing"},
+		"setup failed: ended: \ufffd[2Jgone \ufffdback": {Reason: "ended", Tail: []string{"\x1b[2Jgone \u202eback"}},
+		"setup failed: pnpm is missing":                 {Reason: "pnpm is missing"},
 	} {
 		if err.Error() != want {
 			t.Errorf("%q, want %q", err.Error(), want)
