@@ -165,7 +165,7 @@ func (d *detector) java() {
 		s := Step{
 			Name: "gradle", Run: "gradle --no-daemon --console=plain testClasses", Dir: dir, Needs: "gradle", Why: path.Join(dir, name),
 			Files: d.below(dir, "build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts", "gradle.properties", "gradle.lockfile", "libs.versions.toml",
-				"verification-metadata.xml", "gradle-wrapper.properties", "gradlew"),
+				"verification-metadata.xml", "gradle-wrapper.properties", "gradle-wrapper.jar", "gradlew"),
 		}
 		for _, f := range d.tree.Files {
 			if in := strings.TrimPrefix(f, prefixOf(dir)); strings.HasPrefix(in, "buildSrc/") || strings.HasPrefix(in, "build-logic/") ||
@@ -184,11 +184,12 @@ func (d *detector) java() {
 // maven has two steps: go-offline does not see what Surefire chooses only when tests run.
 func (d *detector) maven(dir string) {
 	files := d.below(dir, "pom.xml", "maven.config", "extensions.xml")
+	whole := d.file(path.Join(dir, ".mvn/jvm.config")) // it may name programs of the tree
 	d.add("maven", Step{
-		Name: "maven", Run: "mvn -B -ntp dependency:go-offline", Dir: dir, Needs: "mvn", Why: path.Join(dir, "pom.xml"), Files: files,
+		Name: "maven", Run: "mvn -B -ntp dependency:go-offline", Dir: dir, Needs: "mvn", Why: path.Join(dir, "pom.xml"), Files: files, Whole: whole,
 	})
 	d.add("maven", Step{
-		Name: "maven's test runner", Dir: dir, Needs: "mvn", Why: "it is chosen only when tests run", Files: files, Optional: true,
+		Name: "maven's test runner", Dir: dir, Needs: "mvn", Why: "it is chosen only when tests run", Files: files, Whole: whole, Optional: true,
 		Run: "mvn -B -ntp test -Dtest=DaybreakSelectsNone -DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false && mvn -B -ntp clean",
 	})
 }

@@ -244,6 +244,16 @@ func TestKey(t *testing.T) {
 	if env.Key(ids(), "tree") == base {
 		t.Error("the environment does not change the key")
 	}
+	wrapper := Detect(treeOf("@ build.gradle\n@ gradlew\n@ gradle/wrapper/gradle-wrapper.jar\n"), home)
+	jar := map[string]string{"gradle/wrapper/gradle-wrapper.jar": "1"}
+	other := map[string]string{"gradle/wrapper/gradle-wrapper.jar": "2"}
+	if wrapper.Key(jar, "tree") == wrapper.Key(other, "tree") {
+		t.Error("another wrapper gives the same key")
+	}
+	jvm := Detect(treeOf("@ pom.xml\n@ .mvn/jvm.config\n"), home)
+	if jvm.Key(nil, "tree") == jvm.Key(nil, "other") {
+		t.Error("settings of the Java machine may name anything of the tree")
+	}
 	whole := Named([]Step{{Run: "make"}})
 	if whole.Key(ids(), "tree") == whole.Key(ids(), "other") {
 		t.Error("a step that may read anything does not depend on the tree")
