@@ -38,24 +38,36 @@ func layersOfTheSandbox() []layer {
 // attackLayers takes one layer after the other off, in a build that only tests can make, and
 // wants every named case to turn red.
 func attackLayers(ctx context.Context, g *gotest, out io.Writer) error {
-	var bad []string
-	for _, l := range layersOfTheSandbox() {
+	without := func(l layer) (red []string, err error) {
 		cases := make([]Case, len(l.cases))
 		for i, id := range l.cases {
 			cases[i] = Case{ID: id}
 		}
 		got, err := g.run(ctx, []string{"internal/sandbox/oci"}, runPattern(cases), []string{"DAYBREAK_LAYER_OFF=" + l.name}, "-tags=layeroff")
-		if err != nil {
-			return err
-		}
-		var red []string
 		for _, r := range got {
 			if r.Action == "fail" {
 				red = append(red, idsOf(r.Test)...)
 			}
 		}
 		slices.Sort(red)
-		red = slices.Compact(red)
+		return slices.Compact(red), err
+	}
+	// A case that is red with every layer in place notices nothing.
+	all := layer{}
+	for _, l := range layersOfTheSandbox() {
+		all.cases = append(all.cases, l.cases...)
+	}
+	if red, err := without(all); err != nil {
+		return err
+	} else if len(red) > 0 {
+		return fmt.Errorf("cases that fail with every layer in place: %s", strings.Join(red, " "))
+	}
+	var bad []string
+	for _, l := range layersOfTheSandbox() {
+		red, err := without(l)
+		if err != nil {
+			return err
+		}
 		var green []string
 		for _, id := range l.cases {
 			if !slices.Contains(red, id) {
