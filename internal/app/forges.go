@@ -167,6 +167,14 @@ func (a *App) Mail() (*intake.Intake, error) {
 				Origin: &q.Origin, Key: q.Key, Author: q.Origin.Forge + ":" + q.Origin.By, Priority: q.Priority, Dispatch: true,
 			})
 		},
+		Landed: func(ctx context.Context, repo, branch string, since time.Time) ([]intake.Landed, error) {
+			notes, err := a.Snapshots.Notes(ctx, repo, branch, since)
+			out := make([]intake.Landed, len(notes))
+			for i, n := range notes {
+				out[i] = intake.Landed{ID: n.ID, By: n.By, At: n.At, Message: n.Message}
+			}
+			return out, err
+		},
 		Again: func(ctx context.Context, id task.ID, why string) error {
 			_, err := a.queue.store.Reissue(ctx, id, why)
 			return err

@@ -111,6 +111,12 @@ func (PullRequestOpened) EventKind() Kind { return "pull_request.opened" }
 func (PullRequestEnded) EventKind() Kind { return "pull_request.ended" }
 
 // EventKind implements [Payload].
+func (BranchPushed) EventKind() Kind { return "branch.pushed" }
+
+// EventKind implements [Payload].
+func (PullRequestReverted) EventKind() Kind { return "pull_request.reverted" }
+
+// EventKind implements [Payload].
 func (WallClocked) EventKind() Kind { return "run.clocked" }
 
 // EventKind implements [Payload].
@@ -252,6 +258,10 @@ func newPayload(k Kind) Payload {
 		return &PullRequestOpened{}
 	case "pull_request.ended":
 		return &PullRequestEnded{}
+	case "branch.pushed":
+		return &BranchPushed{}
+	case "pull_request.reverted":
+		return &PullRequestReverted{}
 	case "run.clocked":
 		return &WallClocked{}
 	case "secret.redacted":

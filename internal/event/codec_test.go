@@ -215,7 +215,7 @@ func payloads() []Payload {
 		&EffectIntended{},
 		&EffectDone{},
 		&PullRequestOpened{},
-		&PullRequestEnded{},
+		&PullRequestEnded{}, &BranchPushed{}, &PullRequestReverted{},
 		&WallClocked{},
 		&Redacted{},
 		&Checkpoint{},

@@ -47,6 +47,8 @@ type Summary struct {
 	Stop         *StopRequested
 	PullRequest  *PullRequestOpened
 	Ended        *PullRequestEnded
+	Reverted     *PullRequestReverted
+	Pushed       *BranchPushed
 	Findings     []task.Finding    // of policy, in order
 	Dropped      []ClaimDropped    // of the agent's words, in order
 	Effects      map[string]Effect // outside effects by key
@@ -189,6 +191,10 @@ func (s *Summary) take(seq int64, p Payload) {
 		s.PullRequest = p
 	case *PullRequestEnded:
 		s.Ended = p
+	case *PullRequestReverted:
+		s.Reverted = p
+	case *BranchPushed:
+		s.Pushed = p
 	case *ClaimDropped:
 		s.Dropped = append(s.Dropped, *p)
 	case *PolicyFound:

@@ -360,6 +360,21 @@ type PullRequestEnded struct {
 	At     time.Time `json:"at"`
 }
 
+// BranchPushed is somebody else's push to the branch of the task's pull request.
+type BranchPushed struct {
+	By   string    `json:"by"`
+	Head string    `json:"head"`
+	At   time.Time `json:"at"`
+}
+
+// PullRequestReverted is a commit on the target branch that says it takes the merged change
+// back.
+type PullRequestReverted struct {
+	Commit string    `json:"commit"`
+	By     string    `json:"by"` // its author, which nobody vouches for
+	At     time.Time `json:"at"`
+}
+
 // WallClocked adds time under the lease to the budget; written with other events, so that a
 // crash loses at most one step's worth.
 type WallClocked struct {

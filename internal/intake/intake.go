@@ -59,7 +59,7 @@ type Rates struct {
 	Queue  int // tasks that are not done
 }
 
-// Config is what intake needs; all fields are required.
+// Config is what intake needs. All fields without "may be" are required.
 type Config struct {
 	Store    Store
 	Hosts    map[string]Host // by the name in the configuration
@@ -67,7 +67,10 @@ type Config struct {
 	// Create makes the task, or finds the unfinished one with the same key.
 	Create func(ctx context.Context, w Wanted) (store.Task, bool, error)
 	// Again orders another run of a task that is not done.
-	Again  func(ctx context.Context, id task.ID, why string) error
+	Again func(ctx context.Context, id task.ID, why string) error
+	// Landed reads the commits on a branch of a repository, newest first, none from before since;
+	// may be nil, and then no revert is found.
+	Landed func(ctx context.Context, repo, branch string, since time.Time) ([]Landed, error)
 	Owner  string // names this process in leases
 	Rates  Rates
 	Now    func() time.Time

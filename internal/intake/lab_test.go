@@ -200,7 +200,7 @@ func newLab(t *testing.T) *lab {
 		Store: st, Hosts: map[string]Host{"town": {Host: l.town, Secrets: []Secret{{Value: []byte("new")}, {Value: []byte("old"), Until: l.now.Add(time.Hour)}}}},
 		Registry: reg, Owner: "test", Now: now, Logger: slog.New(slog.DiscardHandler),
 		Create: func(ctx context.Context, w Wanted) (store.Task, bool, error) {
-			d, err := event.New(event.TaskCreated{Repo: w.Repo, Key: w.Key, Origin: &w.Origin, Issue: event.Text{Inline: string(w.Issue)}})
+			d, err := event.New(event.TaskCreated{Repo: w.Repo, Target: "main", Key: w.Key, Origin: &w.Origin, Issue: event.Text{Inline: string(w.Issue)}})
 			if err != nil {
 				return store.Task{}, false, err
 			}

@@ -70,6 +70,9 @@ func (in *Intake) pollOne(ctx context.Context, p place) (found int, err error) {
 	}
 	n, err = in.pollTasks(ctx, p)
 	found += n
+	if err == nil {
+		err = in.pollReverts(ctx, p)
+	}
 	if err != nil {
 		return found, err
 	}

@@ -267,7 +267,7 @@ func (in *Intake) ended(ctx context.Context, p place, d forge.Delivery) (string,
 	return fmt.Sprintf("task %s: %s", t.ID, reason), err
 }
 
-// pushed notices a person's commit on a branch of ours.
+// pushed records a person's commit on a branch of ours.
 func (in *Intake) pushed(ctx context.Context, p place, d forge.Delivery) (string, error) {
 	t, ok, err := in.ofBranch(ctx, p, d.Branch)
 	if err != nil || !ok {
@@ -275,6 +275,19 @@ func (in *Intake) pushed(ctx context.Context, p place, d forge.Delivery) (string
 	}
 	if strings.EqualFold(d.Sender.Name, p.Bot) {
 		return "ignored: our own", nil
+	}
+	if strings.Trim(d.After, "0") == "" {
+		return "ignored: the branch was removed", nil
+	}
+	sum, err := in.summary(ctx, t.ID)
+	if err != nil {
+		return "", err
+	}
+	if pr := sum.PullRequest; pr == nil || pr.Head == d.After || sum.Pushed != nil && sum.Pushed.Head == d.After {
+		return "ignored: known, or before there was a pull request", nil
+	}
+	if err := in.move(ctx, t.ID, event.BranchPushed{By: d.Sender.Name, Head: d.After, At: d.At.UTC()}); err != nil {
+		return "", err
 	}
 	return fmt.Sprintf("%s pushed to the branch of task %s, which the next push respects", d.Sender.Name, t.ID), nil
 }

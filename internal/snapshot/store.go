@@ -91,6 +91,18 @@ func (s *Store) fetch(ctx context.Context, repo, ref string) (string, error) {
 	return s.cfg.Git.FetchCommit(ctx, dir, repo, ref)
 }
 
+// Notes reads what the commits on a branch of the source say, newest first, none from before
+// since. Classes are those of [git.Git.Notes].
+func (s *Store) Notes(ctx context.Context, repo, branch string, since time.Time) ([]git.Note, error) {
+	name := mirrorName(repo)
+	unlock, err := s.lock(ctx, name+"-history")
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return s.cfg.Git.Notes(ctx, filepath.Join(s.cfg.Dir, "history", name+".git"), repo, branch, since)
+}
+
 // Prepare returns the snapshot, making what is missing. When ref is a commit id that was
 // prepared before, the source is not looked at and nothing is run. Classes are those of
 // [git.Git.FetchCommit].

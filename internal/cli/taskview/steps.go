@@ -124,6 +124,16 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 	case *event.PullRequestOpened:
 		p.item(e.Time, "pull request: %s", p.bold("%s", Escape(v.Title)))
 		p.full(v.Body)
+	case *event.PullRequestEnded:
+		what := "closed"
+		if v.Merged {
+			what = "merged by " + v.By
+		}
+		p.item(e.Time, "pull request %s", Escape(what))
+	case *event.PullRequestReverted:
+		p.item(e.Time, "what was merged was taken back by %s in commit %s", Escape(v.By), Escape(v.Commit))
+	case *event.BranchPushed:
+		p.item(e.Time, "%s pushed commit %s to the branch", Escape(v.By), Escape(v.Head))
 	case *event.Redacted:
 		p.item(e.Time, "%s masked in %s (%s)", plural(v.Count, "secret"), Escape(v.Where), Escape(v.Rule))
 	case *event.Checkpoint:
