@@ -63,6 +63,7 @@ var may = map[string][]string{
 	"policy/pipelines": {},
 
 	"proposal": {"task", "event", "verify"},
+	"outcome":  {"task", "event"},
 	"action":   {"task", "event", "store", "forge"},
 	"intake":   {"task", "event", "policy", "store", "forge"},
 	"worker": {

@@ -17,6 +17,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/cli/kit"
 	"github.com/daybreak-agent/daybreak/internal/cli/mirrors"
 	"github.com/daybreak-agent/daybreak/internal/cli/modelserve"
+	"github.com/daybreak-agent/daybreak/internal/cli/outcomes"
 	"github.com/daybreak-agent/daybreak/internal/cli/repo"
 	"github.com/daybreak-agent/daybreak/internal/cli/run"
 	"github.com/daybreak-agent/daybreak/internal/cli/sandboxes"
@@ -90,6 +91,6 @@ func newRoot(env *kit.Env) *cobra.Command {
 	models.AddCommand(modelserve.NewCmd(env))
 	evals := &cobra.Command{Use: "eval", Short: "Replay historical fixes against the verifier"}
 	evals.AddCommand(evaluate.NewCmd(env), evaluate.NewCasesCmd(env))
-	root.AddCommand(demo.NewCmd(env), run.NewCmd(env), serve.NewCmd(env), serve.NewWorkerCmd(env), verify.NewCmd(env), verify.NewEvidenceCmd(env), verify.NewKeyCmd(env), tasks.NewCmd(env), repo.NewCmd(env), doctor.NewCmd(env), sandboxes.NewCmd(env), mirrors.NewCmd(env), models, evals)
+	root.AddCommand(demo.NewCmd(env), run.NewCmd(env), serve.NewCmd(env), serve.NewWorkerCmd(env), verify.NewCmd(env), verify.NewEvidenceCmd(env), verify.NewKeyCmd(env), tasks.NewCmd(env), outcomes.NewCmd(env), repo.NewCmd(env), doctor.NewCmd(env), sandboxes.NewCmd(env), mirrors.NewCmd(env), models, evals)
 	return root
 }
