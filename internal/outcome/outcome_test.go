@@ -37,9 +37,12 @@ func to(from, state task.State) event.StateChanged { return event.StateChanged{F
 // reviewed is a task up to its pull request, at hour 6.
 func reviewed(more ...event.Payload) []event.Payload {
 	return append([]event.Payload{
-		event.TaskCreated{Repo: "shop/cart"}, to(task.Queued, task.Preparing), to(task.Preparing, task.Working),
-		event.ModelResponded{Cost: 2_000_000, Priced: true}, to(task.Working, task.Verifying), to(task.Verifying, task.Publishing),
-		event.PullRequestOpened{URL: "https://forge.test/1", Branch: "b"}, to(task.Publishing, task.InReview),
+		event.TaskCreated{Repo: "shop/cart"},
+		to(task.Queued, task.Preparing), to(task.Preparing, task.Working),
+		event.ModelResponded{Cost: 2_000_000, Priced: true},
+		to(task.Working, task.Verifying), to(task.Verifying, task.Publishing),
+		event.PullRequestOpened{URL: "https://forge.test/1", Branch: "b"},
+		to(task.Publishing, task.InReview),
 	}, more...)
 }
 
