@@ -212,6 +212,9 @@ func (a *Agent) signals(ctx context.Context) (Outcome, error) {
 		out      Outcome
 	)
 	for _, s := range in {
+		if s.Kind != "stop" && s.Kind != "steer" { // not for the agent
+			continue
+		}
 		ids = append(ids, s.ID)
 		if s.Kind == "stop" {
 			payloads = append(payloads, event.StopRequested{Signal: s.ID, Who: s.Who, Reason: s.Text})
@@ -226,6 +229,9 @@ func (a *Agent) signals(ctx context.Context) (Outcome, error) {
 			return Outcome{}, err
 		}
 		payloads = append(payloads, event.Steered{Signal: s.ID, Who: s.Who, Text: t})
+	}
+	if ids == nil {
+		return Outcome{}, nil
 	}
 	if err := a.append(ctx); err != nil {
 		return Outcome{}, err

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/config"
 	"github.com/daybreak-agent/daybreak/internal/dispatch"
@@ -70,6 +71,10 @@ func (a *App) dead(owner string) bool {
 	return Gone(owner)
 }
 
+// heldFor is when a task that waits for a person is looked at again, should nobody say a word: the
+// word orders its next run.
+const heldFor = 24 * time.Hour
+
 // runner turns a run's end into what the dispatcher should do.
 func (a *App) runner(w *worker.Worker) func(context.Context, store.Lease) dispatch.Outcome {
 	log := a.opts.Logger
@@ -80,6 +85,8 @@ func (a *App) runner(w *worker.Worker) func(context.Context, store.Lease) dispat
 		switch {
 		case errors.Is(err, worker.ErrLost):
 			return dispatch.Outcome{Lost: true}
+		case errors.Is(err, worker.ErrHeld):
+			return dispatch.Outcome{After: heldFor}
 		case errors.Is(err, worker.ErrDrained), errors.Is(err, worker.ErrInterrupted):
 			return dispatch.Outcome{}
 		}

@@ -5,10 +5,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 
+	"github.com/oklog/ulid/v2"
+
+	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/server"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -106,6 +110,42 @@ func lower[T ~int | ~int64](most, asked T) T {
 		return most
 	}
 	return asked
+}
+
+// Approve implements server.Tasks.
+func (t apiTasks) Approve(ctx context.Context, id task.ID, who string) error {
+	if _, err := t.a.Approve(ctx, id, who); err != nil {
+		return err
+	}
+	if t.a.queue == nil {
+		return nil
+	}
+	_, err := t.a.queue.store.Reissue(ctx, id, "approved by "+who)
+	if c := task.ClassOf(err); c == task.Conflict || c == task.Invalid {
+		return nil // it is on its way already
+	}
+	return err
+}
+
+// Approve keeps a person's word that the verified change of a task may be published; the next run
+// takes it up. It is for the change that waits now, whose number of files is returned. Class
+// Conflict when none does.
+func (a *App) Approve(ctx context.Context, id task.ID, who string) (files int, err error) {
+	if _, err := a.Store.Task(ctx, id); err != nil {
+		return 0, err
+	}
+	events, err := a.Store.Events(ctx, id, 0, 0)
+	if err != nil {
+		return 0, err
+	}
+	sum, err := event.Fold(events)
+	if err != nil {
+		return 0, err
+	}
+	if !sum.Waits() {
+		return 0, &task.Error{Class: task.Conflict, Msg: fmt.Sprintf("task %s has no change that waits for an approval: it is %s", id, sum.State)}
+	}
+	return sum.Held.Files, a.Store.Signal(ctx, store.Signal{ID: ulid.Make().String(), Task: id, Kind: store.Approve, Who: who, Text: sum.Held.Tree, At: a.Now()})
 }
 
 // View implements server.Tasks.

@@ -36,6 +36,7 @@ type Config struct {
 	Sandbox   Sandbox             `yaml:"sandbox"`
 	Network   string              `yaml:"network"` // "registries" or "offline"; a repository can only narrow it
 	Mirror    Mirror              `yaml:"mirror"`
+	Publish   string              `yaml:"publish"` // "at_once", or "hold": a person approves first; a repository can only hold
 	Author    Author              `yaml:"author"`
 	Store     Store               `yaml:"store"`
 	Serve     Serve               `yaml:"serve"`
@@ -44,6 +45,12 @@ type Config struct {
 	Protected []string            `yaml:"protected"` // globs of paths held for a person, beside the built-in ones
 	Redact    []string            `yaml:"redact"`    // names of environment variables whose values are masked everywhere
 }
+
+// When a verified change is published.
+const (
+	AtOnce = "at_once"
+	Hold   = "hold" // after a person's approval
+)
 
 // Provider is one model service.
 type Provider struct {
@@ -167,6 +174,7 @@ func Default() Config {
 			Setup: "detect", SetupTimeout: 20 * time.Minute,
 		},
 		Network: "registries",
+		Publish: AtOnce,
 		Mirror:  Mirror{StoreSize: 10 << 30, Limits: MirrorLimits{NewNames: 20, NewVersions: 200, Fetches: 5000, Refusals: 500, Connections: 64, PerSecond: 2000}},
 		Author:  Author{Name: "Daybreak", Email: "daybreak@localhost"},
 		Store:   Store{Engine: SQLite},
@@ -250,6 +258,9 @@ func (c Config) check(path string) error {
 	if err := errors.Join(checkForges(c.Forges), c.Intake.check()); err != nil {
 		return bad("%v", err)
 	}
+	if c.Publish != AtOnce && c.Publish != Hold {
+		return bad("publish is %q; use at_once or hold", c.Publish)
+	}
 	if c.Sandbox.Setup != "detect" && c.Sandbox.Setup != "named" {
 		return bad("sandbox.setup is %q; use detect or named", c.Sandbox.Setup)
 	}
@@ -331,6 +342,7 @@ type Repo struct {
 	Setup        []SetupStep   `yaml:"setup"`
 	SetupTimeout time.Duration `yaml:"setup_timeout"` // of all of it; only ever less than the operator's
 	Network      string        `yaml:"network"`       // "offline": no package registry but for preparing
+	Publish      string        `yaml:"publish"`       // "hold": a person approves a change before it is published
 }
 
 // SetupStep is one command that prepares the repository. In the file it is a string, or a map
@@ -417,6 +429,9 @@ func ParseRepo(b []byte) (Repo, error) {
 	}
 	if r.Network != "" && r.Network != "offline" {
 		return r, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%s: network %q can only be offline: a repository narrows what the operator allows", RepoFile, r.Network)}
+	}
+	if r.Publish != "" && r.Publish != Hold {
+		return r, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%s: publish %q can only be hold: a repository narrows what the operator allows", RepoFile, r.Publish)}
 	}
 	if r.Test == "" && (r.TestOne != "" || r.Format != "" || len(r.Report) > 0) {
 		return r, &task.Error{Class: task.Invalid, Msg: RepoFile + ": test_one, format and report need test"}

@@ -74,6 +74,7 @@ func TestErrorsNameTheKey(t *testing.T) {
 		{"budget: {steps: 0, tokens: 0, usd: 0, wall: 0s}", "at least one limit"},
 		{"sandbox: {env: [NOVALUE]}", "KEY=VALUE"},
 		{"network: open", "registries or offline"},
+		{"publish: later", "at_once or hold"},
 		{"mirror: {npm: {url: 'ftp://x'}}", "mirror.npm"},
 		{"mirror: {npm: {url: 'https://u:p@x'}}", "credentials"},
 		{"mirror: {go: {url: 'https://x', token_env: A, token_file: /b}}", "mirror.go"},
@@ -133,6 +134,7 @@ func TestParseRepo(t *testing.T) {
 		"budget: {usd: 1000}":    "budget", // a repository cannot raise a limit
 		"format: cobol\ntest: x": "cobol",
 		"network: registries":    "narrows",
+		"publish: at_once":       "narrows",
 		"format: junit":          "need test",
 		"a: [":                   config.RepoFile,
 	} {

@@ -3,8 +3,10 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
@@ -42,7 +44,12 @@ func (d *Dispatcher) Reconcile(ctx context.Context) error {
 		case !at.Taken.IsZero() && time.Since(at.Taken) > unclaimed:
 			why = "its order was taken up and never worked"
 		default:
-			continue
+			waits, err := d.called(ctx, t)
+			errs = append(errs, err)
+			if !waits {
+				continue
+			}
+			why = "a person's word waits for it"
 		}
 		r, err := d.cfg.Store.Reissue(ctx, t.ID, why)
 		if c := task.ClassOf(err); c == task.Conflict || c == task.Invalid {
@@ -62,4 +69,15 @@ func (d *Dispatcher) Reconcile(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// called reports whether a task that rests for long has a person's word waiting that its next run
+// takes up first of all. Words for the agent are none of these: they do not hurry a task whose
+// provider is away.
+func (d *Dispatcher) called(ctx context.Context, t store.Dispatched) (bool, error) {
+	if time.Until(t.Due) < time.Minute {
+		return false, nil
+	}
+	in, err := d.cfg.Store.Signals(ctx, t.ID)
+	return slices.ContainsFunc(in, func(s store.Signal) bool { return s.Kind != store.Steer }), err
 }

@@ -111,6 +111,12 @@ func (PullRequestOpened) EventKind() Kind { return "pull_request.opened" }
 func (PullRequestEnded) EventKind() Kind { return "pull_request.ended" }
 
 // EventKind implements [Payload].
+func (PublicationHeld) EventKind() Kind { return "publication.held" }
+
+// EventKind implements [Payload].
+func (PublicationApproved) EventKind() Kind { return "publication.approved" }
+
+// EventKind implements [Payload].
 func (BranchPushed) EventKind() Kind { return "branch.pushed" }
 
 // EventKind implements [Payload].
@@ -258,6 +264,10 @@ func newPayload(k Kind) Payload {
 		return &PullRequestOpened{}
 	case "pull_request.ended":
 		return &PullRequestEnded{}
+	case "publication.held":
+		return &PublicationHeld{}
+	case "publication.approved":
+		return &PublicationApproved{}
 	case "branch.pushed":
 		return &BranchPushed{}
 	case "pull_request.reverted":

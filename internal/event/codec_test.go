@@ -215,7 +215,7 @@ func payloads() []Payload {
 		&EffectIntended{},
 		&EffectDone{},
 		&PullRequestOpened{},
-		&PullRequestEnded{}, &BranchPushed{}, &PullRequestReverted{},
+		&PullRequestEnded{}, &BranchPushed{}, &PublicationHeld{}, &PublicationApproved{}, &PullRequestReverted{},
 		&WallClocked{},
 		&Redacted{},
 		&Checkpoint{},

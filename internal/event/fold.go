@@ -43,6 +43,8 @@ type Summary struct {
 	VerifiedHash string
 	AgentSandbox *SandboxStarted // the newest sandbox that the agent had
 	AgentTouched bool            // a tool call has begun since it was started
+	Held         *PublicationHeld
+	Approved     *PublicationApproved
 	Declined     *Declined
 	Stop         *StopRequested
 	PullRequest  *PullRequestOpened
@@ -69,6 +71,11 @@ type Summary struct {
 type Effect struct {
 	Intended *EffectIntended
 	Done     *EffectDone
+}
+
+// Waits reports whether a verified change waits for a person's approval.
+func (s *Summary) Waits() bool {
+	return s.State == task.Publishing && s.Held != nil && (s.Approved == nil || s.Approved.Tree != s.Held.Tree)
 }
 
 // Fold applies the events of one task in order. On an error the summary holds what came
@@ -159,6 +166,7 @@ func (s *Summary) take(seq int64, p Payload) {
 		s.Reason = p.Reason
 		if p.From == task.InReview && p.To == task.Working { // what was proven is not what comes next
 			s.Submitted, s.Exported, s.Verification, s.Declined = nil, nil, nil, nil
+			s.Held, s.Approved = nil, nil
 			s.VerifiedAt, s.VerifiedSeq, s.VerifiedHash = time.Time{}, 0, ""
 		}
 	case *SnapshotReady:
@@ -191,6 +199,10 @@ func (s *Summary) take(seq int64, p Payload) {
 		s.PullRequest = p
 	case *PullRequestEnded:
 		s.Ended = p
+	case *PublicationHeld:
+		s.Held = p
+	case *PublicationApproved:
+		s.Approved = p
 	case *PullRequestReverted:
 		s.Reverted = p
 	case *BranchPushed:

@@ -340,6 +340,19 @@ type EffectDone struct {
 	Result json.RawMessage `json:"result,omitempty"`
 }
 
+// PublicationHeld says that a verified change waits for a person's word.
+type PublicationHeld struct {
+	Tree  string `json:"tree"` // what would be published
+	Files int    `json:"files"`
+}
+
+// PublicationApproved is that word. It is for one tree: another change needs another one.
+type PublicationApproved struct {
+	Signal string `json:"signal"`
+	Who    string `json:"who"`
+	Tree   string `json:"tree"`
+}
+
 // PullRequestOpened is the product.
 type PullRequestOpened struct {
 	Branch string `json:"branch"`

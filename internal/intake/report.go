@@ -185,7 +185,11 @@ func progressText(sum event.Summary, mark string) string {
 	case task.Verifying:
 		b.WriteString("Daybreak is checking the change in clean checkouts.")
 	case task.Publishing:
-		b.WriteString("The change was verified; the pull request is on its way.")
+		if sum.Waits() {
+			fmt.Fprintf(&b, "The change was verified and waits for a person's approval. `daybreak task diff %s` shows it; `/approve` publishes it, `/stop` declines it.", sum.Task)
+		} else {
+			b.WriteString("The change was verified; the pull request is on its way.")
+		}
 	case task.InReview:
 		b.WriteString("A draft pull request waits for review")
 		if sum.PullRequest.Number > 0 {

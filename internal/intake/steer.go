@@ -49,7 +49,22 @@ func (in *Intake) said(ctx context.Context, p place, d forge.Delivery) (string, 
 		if err := in.cfg.Store.Signal(ctx, signal); err != nil {
 			return "", err
 		}
+		in.hurry(ctx, t)
 		return ack(fmt.Sprintf("task %s is told to stop", t.ID))
+	case w.command == "approve" && live:
+		sum, err := in.summary(ctx, t.ID)
+		if err != nil {
+			return "", err
+		}
+		if !sum.Waits() {
+			return "ignored: nothing waits for an approval", nil
+		}
+		signal.Kind, signal.Text = store.Approve, sum.Held.Tree
+		if err := in.cfg.Store.Signal(ctx, signal); err != nil {
+			return "", err
+		}
+		in.hurry(ctx, t)
+		return ack(fmt.Sprintf("the change of task %s is approved", t.ID))
 	case live && w.command == "":
 		signal.Kind, signal.Text = "steer", clean(c.Body)
 		if err := in.cfg.Store.Signal(ctx, signal); err != nil {
@@ -65,7 +80,7 @@ func (in *Intake) said(ctx context.Context, p place, d forge.Delivery) (string, 
 		return ack(out)
 	case d.Pull != nil || live || inReview || d.Issue == nil:
 		return "ignored: it asks for nothing that can be done now", nil
-	case w.command == "retry" && !ok, w.command == "stop", w.command == "budget":
+	case w.command == "retry" && !ok, w.command == "stop", w.command == "budget", w.command == "approve":
 		return "ignored: there is no such task", nil
 	}
 	trigger := "mention"
@@ -74,6 +89,17 @@ func (in *Intake) said(ctx context.Context, p place, d forge.Delivery) (string, 
 	}
 	in.mark(ctx, p, "comment:"+c.ID)
 	return in.start(ctx, p, ask{trigger: trigger, who: c.Author, at: c.Created, number: number, seen: seenAt(d)})
+}
+
+// hurry orders the next run of a task that waits for a person. What it cannot do, the reconciler
+// does.
+func (in *Intake) hurry(ctx context.Context, t store.Task) {
+	if t.State != task.Publishing || t.Owner != "" {
+		return
+	}
+	if err := in.cfg.Again(ctx, t.ID, "a person's word waits for it"); err != nil {
+		in.cfg.Logger.WarnContext(ctx, "the next run is left to the reconciler", "task", t.ID, "error", err)
+	}
 }
 
 // seenAt is the issue as the delivery showed it, nil when it did not.

@@ -7,7 +7,7 @@ import (
 
 // words are what a comment says to Daybreak.
 type words struct {
-	command   string // "stop", "retry", "budget", or ""
+	command   string // "stop", "retry", "budget", "approve", or ""
 	mentioned bool
 }
 
@@ -24,7 +24,7 @@ func read(body, bot string) words {
 		}
 		first, _, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch c := strings.ToLower(first); c {
-		case "/stop", "/retry", "/budget":
+		case "/stop", "/retry", "/budget", "/approve":
 			if w.command == "" {
 				w.command = c[1:]
 			}

@@ -43,6 +43,7 @@ func New(cfg Config) *Server {
 	})
 	s.mux.HandleFunc("GET /readyz", s.ready)
 	s.mux.Handle("POST /api/tasks", s.Authorised(http.HandlerFunc(s.create)))
+	s.mux.Handle("POST /api/tasks/{id}/approve", s.Authorised(http.HandlerFunc(s.approve)))
 	s.mux.Handle("GET /api/tasks/{id}", s.Authorised(http.HandlerFunc(s.show)))
 	return s
 }

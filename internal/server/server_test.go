@@ -19,8 +19,9 @@ const token = "token-0123456789abcdef"
 
 // tasks is a Tasks that remembers what it was asked.
 type tasks struct {
-	asked []Request
-	err   error
+	asked    []Request
+	approved []string
+	err      error
 }
 
 const known = task.ID("t_0123456789abcdefghjkmnpqrs")
@@ -35,6 +36,14 @@ func (f *tasks) View(_ context.Context, id task.ID) (json.RawMessage, error) {
 		return nil, &task.Error{Class: task.NotFound, Msg: "no task " + string(id)}
 	}
 	return json.RawMessage(`{"state":"queued"}`), nil
+}
+
+func (f *tasks) Approve(_ context.Context, id task.ID, who string) error {
+	if id != known {
+		return &task.Error{Class: task.NotFound, Msg: "no task " + string(id)}
+	}
+	f.approved = append(f.approved, who)
+	return f.err
 }
 
 func newTest(f *tasks, change func(*Config)) *Server {
@@ -219,4 +228,34 @@ func FuzzParseNew(f *testing.F) {
 			t.Fatalf("%+v", n)
 		}
 	})
+}
+
+// TestApprove: an approval needs the token, names who it is by, and says when nothing waits.
+func TestApprove(t *testing.T) {
+	f := &tasks{}
+	s := newTest(f, nil)
+	path := "/api/tasks/" + string(known) + "/approve"
+	for _, tt := range []struct {
+		auth, path, body string
+		want             int
+	}{
+		{"Bearer wrong", path, "", http.StatusUnauthorized},
+		{"Bearer " + token, "/api/tasks/t_none/approve", "", http.StatusNotFound},
+		{"Bearer " + token, path, `{"tree": "x"}`, http.StatusBadRequest},
+		{"Bearer " + token, path, `{"by": "` + strings.Repeat("x", 300) + `"}`, http.StatusBadRequest},
+		{"Bearer " + token, path, strings.Repeat(" ", 5000), http.StatusBadRequest},
+		{"Bearer " + token, path, `{"by": "olga"}`, http.StatusAccepted},
+		{"Bearer " + token, path, "", http.StatusAccepted},
+	} {
+		if w := ask(s, "POST", tt.path, tt.auth, "application/json", tt.body); w.Code != tt.want {
+			t.Errorf("%+v: %d %s", tt, w.Code, w.Body)
+		}
+	}
+	if strings.Join(f.approved, " ") != "olga api" {
+		t.Errorf("approved by %v", f.approved)
+	}
+	f.err = &task.Error{Class: task.Conflict, Msg: "nothing waits"}
+	if w := ask(s, "POST", path, "Bearer "+token, "", ""); w.Code != http.StatusConflict {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
 }

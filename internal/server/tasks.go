@@ -22,6 +22,9 @@ type Tasks interface {
 	Create(ctx context.Context, n Request) (v View, made bool, err error)
 	// View is what there is to know about a task, as JSON. Class NotFound.
 	View(ctx context.Context, id task.ID) (json.RawMessage, error)
+	// Approve lets the verified change of a task that waits for it be published; who goes into the
+	// record. Class NotFound, and Conflict when nothing waits for an approval.
+	Approve(ctx context.Context, id task.ID, who string) error
 }
 
 // NewTask is the body of POST /api/tasks.
@@ -171,4 +174,39 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, http.StatusOK, v)
+}
+
+// approve answers once the approval is kept; the publication follows.
+func (s *Server) approve(w http.ResponseWriter, r *http.Request) {
+	id := task.ID(r.PathValue("id"))
+	if !id.Valid() {
+		refuse(w, http.StatusNotFound, "no such task")
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 4<<10))
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "the body could not be read, or is larger than 4 KiB")
+		return
+	}
+	var by struct {
+		By string `json:"by"` // whose word it is, for the record
+	}
+	if len(bytes.TrimSpace(body)) > 0 {
+		if err := decode(body, &by); err != nil {
+			refuse(w, http.StatusBadRequest, err.Error())
+			return
+		}
+	}
+	if len(by.By) > maxName || !utf8.ValidString(by.By) {
+		refuse(w, http.StatusBadRequest, "by is too long or not UTF-8")
+		return
+	}
+	if by.By == "" {
+		by.By = "api"
+	}
+	if err := s.cfg.Tasks.Approve(r.Context(), id, by.By); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	answer(w, http.StatusAccepted, map[string]string{"status": "approved"})
 }

@@ -47,11 +47,18 @@ type Lease struct {
 	Until time.Time
 }
 
+// What a person's word can be.
+const (
+	Steer   = "steer"   // Text is for the agent
+	Stop    = "stop"    // Text is the reason
+	Approve = "approve" // Text is the tree whose publication is approved
+)
+
 // Signal is a person's word waiting for the task.
 type Signal struct {
 	ID   string
 	Task task.ID
-	Kind string // "steer", "stop"
+	Kind string // [Steer], [Stop], [Approve]
 	Who  string
 	Text string
 	At   time.Time

@@ -20,6 +20,9 @@ import (
 // commit and the text follow from the log alone, so that a later run makes the same ones.
 func (r *run) publish(ctx context.Context) error {
 	begin := r.cfg.Now()
+	if ended, err := r.hold(ctx); ended || err != nil {
+		return err
+	}
 	r.progress("publish", "writing the pull request")
 	sum := r.j.Summary()
 	verdict, err := r.recordedVerdict(ctx)

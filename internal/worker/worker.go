@@ -49,6 +49,7 @@ type Config struct {
 	Offline     bool         // only the sandbox that prepares dependencies reaches them
 	Setup       prover.Setup // how dependencies may be prepared; its zero value is the default
 	Environment string       // digest of what a sandbox looks like; part of a snapshot's identity
+	Hold        bool         // a person approves every change before it is published
 	Protected   []string     // globs of paths to hold, beside the built-in ones
 	AuthorName  string
 	AuthorEmail string
@@ -102,6 +103,10 @@ var ErrPaused = errors.New("paused")
 
 // ErrInterrupted is the pause that a person's ctrl-C or a signal makes.
 var ErrInterrupted = fmt.Errorf("%w: interrupted", ErrPaused)
+
+// ErrHeld is the pause of a verified change that a person must approve before it is published;
+// see [Config.Hold].
+var ErrHeld = fmt.Errorf("%w: the change was verified and waits for a person's approval: look at it with `daybreak task diff`, then say `daybreak task approve`", ErrPaused)
 
 // ErrDrained is the pause at the next step, because this process is to end; see
 // [Config.Draining].
@@ -211,8 +216,8 @@ func (r *run) guarded(ctx context.Context, events []event.Event) error {
 			return cause
 		}
 	}
-	if errors.Is(err, ErrDrained) {
-		return ErrDrained
+	if errors.Is(err, ErrDrained) || errors.Is(err, ErrHeld) {
+		return err
 	}
 	if ctx.Err() != nil { // the process is told to go: the task stays where it is
 		return fmt.Errorf("%w; run the same command again to go on", ErrInterrupted)

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/user"
 	"strings"
 
 	"github.com/oklog/ulid/v2"
@@ -30,8 +29,8 @@ import (
 
 // NewCmd makes the command.
 func NewCmd(env *kit.Env) *cobra.Command {
-	cmd := &cobra.Command{Use: "task", Short: "Look at recorded tasks, steer and stop running ones"}
-	cmd.AddCommand(list(env), show(env), diff(env), verifyLog(env), export(env), steer(env), stop(env))
+	cmd := &cobra.Command{Use: "task", Short: "Look at recorded tasks; steer, stop and approve them"}
+	cmd.AddCommand(list(env), show(env), diff(env), verifyLog(env), export(env), steer(env), stop(env), approve(env))
 	return cmd
 }
 
@@ -120,7 +119,7 @@ func diff(env *kit.Env) *cobra.Command {
 				}
 				var text event.Text
 				switch {
-				case sum.PullRequest != nil && sum.Exported != nil:
+				case sum.Exported != nil && (sum.PullRequest != nil || sum.Waits()):
 					text = sum.Exported.Diff
 				case sum.Workspace != nil:
 					text = sum.Workspace.Diff
@@ -259,11 +258,7 @@ func signal(ctx context.Context, env *kit.Env, name, kind, text string) error {
 		if t.State.Done() {
 			return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("task %s has ended: %s", id, strings.ReplaceAll(string(t.State), "_", " "))}
 		}
-		who := "unknown"
-		if u, err := user.Current(); err == nil {
-			who = u.Username
-		}
-		if err := a.Store.Signal(ctx, store.Signal{ID: ulid.Make().String(), Task: id, Kind: kind, Who: who, Text: text, At: env.Now()}); err != nil {
+		if err := a.Store.Signal(ctx, store.Signal{ID: ulid.Make().String(), Task: id, Kind: kind, Who: person(), Text: text, At: env.Now()}); err != nil {
 			return err
 		}
 		if t.Owner == "" {

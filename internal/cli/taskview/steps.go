@@ -124,6 +124,10 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 	case *event.PullRequestOpened:
 		p.item(e.Time, "pull request: %s", p.bold("%s", Escape(v.Title)))
 		p.full(v.Body)
+	case *event.PublicationHeld:
+		p.item(e.Time, "the change of %s waits for a person's approval", plural(v.Files, "file"))
+	case *event.PublicationApproved:
+		p.item(e.Time, "%s approved the publication of %s", Escape(v.Who), Escape(v.Tree))
 	case *event.PullRequestEnded:
 		what := "closed"
 		if v.Merged {

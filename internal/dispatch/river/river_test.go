@@ -307,6 +307,42 @@ func TestReconcile(t *testing.T) {
 	})
 }
 
+// TestReconcileCallsWhoRests: a task that waits for a person goes on once there is a word, and not
+// for words that only the agent reads.
+func TestReconcileCallsWhoRests(t *testing.T) {
+	each(t, func(t *testing.T, open place) {
+		d, st := start(t, open, "nobody", func(c *dispatch.Config) { c.Workers = 0 })
+		id := create(t, st, 1, nil)
+		all, err := st.Unfinished(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := st.Claim(t.Context(), store.Job{ID: all[0].Job, Task: id, Epoch: 0}, "w", time.Minute, store.Caps{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := st.Handover(t.Context(), l, 24*time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		for i, kind := range []string{store.Steer, store.Approve} {
+			if err := st.Signal(t.Context(), store.Signal{ID: kind, Task: id, Kind: kind, Who: "ann"}); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if err := d.Reconcile(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := len(storetest.Log(t, st, id)); n != 1+i {
+				t.Fatalf("%s: %d events", kind, n)
+			}
+		}
+		if all, err = st.Unfinished(t.Context()); err != nil || len(all) != 1 || time.Until(all[0].Due) > time.Minute {
+			t.Errorf("%+v %v", all, err)
+		}
+	})
+}
+
 // lose takes an order away as if somebody had deleted it.
 func lose(t *testing.T, open place, id int64) {
 	t.Helper()
