@@ -76,8 +76,7 @@ func (c Clients) frontEnv() []string {
 	}
 	env = append(env, "NODE_EXTRA_CA_CERTS="+frontPath)
 	if c.Config.Maven != nil { // it is printed by every Java program, so only where it is of use
-		env = append(env, "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore="+trustPath+" -Djavax.net.ssl.trustStorePassword="+trustPassword+
-			javaProxy(c.Front))
+		env = append(env, "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore="+trustPath+javaProxy(c.Front))
 	}
 	return env
 }

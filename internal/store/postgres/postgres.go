@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -62,6 +63,9 @@ var (
 	_ store.Dispatch = (*Store)(nil)
 )
 
+// idleLimit is how long the server lets one of our transactions wait for its next statement.
+const idleLimit = 5 * time.Second
+
 // Open connects to the server and brings the schema up to date. dsn is a URL or a keyword
 // string as libpq takes them. Its errors never hold the password. Class [task.Invalid] for a
 // dsn or a schema that this build does not know, [task.Unavailable] for a server that cannot
@@ -77,7 +81,12 @@ func Open(ctx context.Context, dsn string, opts Options) (*Store, error) {
 	}
 	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		// What was acknowledged must survive a crash of the server, whatever its default is.
-		_, err := c.Exec(ctx, `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`)
+		if _, err := c.Exec(ctx, `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`); err != nil {
+			return err
+		}
+		// A process that stops between two statements must not keep its locks: the one that takes
+		// over waits for them.
+		_, err := c.Exec(ctx, `SELECT set_config('idle_in_transaction_session_timeout', $1, false)`, strconv.FormatInt(idleLimit.Milliseconds(), 10))
 		return err
 	}
 	if cfg.MaxConns < 10 {

@@ -56,6 +56,7 @@ func TestOnOneServer(t *testing.T) {
 		{"CutAnywhere", testCutAnywhere},
 		{"CreateCut", testCreateCut},
 		{"ZombieProcess", testZombieProcess},
+		{"StopsInTransaction", testStopsInTransaction},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, srv) })
 	}

@@ -57,6 +57,27 @@ func TestServerAway(t *testing.T) {
 	}
 }
 
+// testStopsInTransaction: a process that is stopped between two statements of a transaction does
+// not keep its locks from the one that takes over.
+func testStopsInTransaction(t *testing.T, srv *pgtest.Server) {
+	s := openAt(t, srv.Database(t), Options{})
+	id := storetest.New(t, s, 1)
+	l := storetest.Lease(t, s, id)
+	tx, err := s.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "LOCK TABLE tasks, events IN EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Append(t.Context(), l, storetest.Draft(t, event.Noticed{Text: "after it"})); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(t.Context()); err == nil {
+		t.Fatal("the stopped one's transaction went through")
+	}
+}
+
 // testAwayTooLong: a write that cannot be stored says so in time; a cancelled one at once.
 func testAwayTooLong(t *testing.T, srv *pgtest.Server) {
 	p := pgtest.NewProxy(t, srv)
