@@ -53,9 +53,10 @@ type Config struct {
 	Log       Log
 	Redactor  Redactor
 	Limits    task.Limits
-	MaxOutput int // tokens of one reply; lowered when the budget is nearly spent
-	Thinking  int // token budget for thinking, 0: off
-	Context   int // tokens after which the conversation is compacted; 0: the model's own size
+	Raised    func() task.Limits // the limits as they are now, instead of Limits; may be nil
+	MaxOutput int                // tokens of one reply; lowered when the budget is nearly spent
+	Thinking  int                // token budget for thinking, 0: off
+	Context   int                // tokens after which the conversation is compacted; 0: the model's own size
 	CacheKey  string
 	Now       func() time.Time
 	Logger    *slog.Logger

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/model"
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -39,7 +38,7 @@ func encode(req model.Request) (draft, error) {
 func (a *Agent) admit(ctx context.Context, d draft) (draft, Outcome, error) {
 	spent := a.cfg.Log.Spent()
 	told := false
-	for _, m := range a.cfg.Limits.Meters(spent) {
+	for _, m := range a.limits().Meters(spent) {
 		if m.Share() >= noticeAt && m.Share() < 1 && !a.conv.noticed[m.Name] {
 			if err := a.notice(ctx, noticeBudget, m.Name, budgetText(m)); err != nil {
 				return d, Outcome{}, err
@@ -77,6 +76,14 @@ func (a *Agent) admit(ctx context.Context, d draft) (draft, Outcome, error) {
 	}
 }
 
+// limits are the budget as it is now.
+func (a *Agent) limits() task.Limits {
+	if a.cfg.Raised != nil {
+		return a.cfg.Raised()
+	}
+	return a.cfg.Limits
+}
+
 // exceeded checks the most that a call with this input and output can add: all of the input
 // may be counted in any one of its three classes, at that class's price.
 func (a *Agent) exceeded(spent task.Spent, input, output int64) (task.Meter, bool) {
@@ -85,7 +92,7 @@ func (a *Agent) exceeded(spent task.Spent, input, output int64) (task.Meter, boo
 		{Input: input, Output: output}, {CacheRead: input, Output: output}, {CacheWrite: input, Output: output},
 	} {
 		worst := task.Spent{Steps: 1, Tokens: t, Cost: price.Cost(t)}
-		if m, over := a.cfg.Limits.Exceeded(spent, worst); over {
+		if m, over := a.limits().Exceeded(spent, worst); over {
 			return m, true
 		}
 	}
@@ -140,11 +147,3 @@ func (a *Agent) compactIfLarge(ctx context.Context, force bool) (draft, error) {
 
 // defaultContext is assumed when neither the operator nor the catalogue knows the model's.
 const defaultContext = 128_000
-
-// Remaining is the wall clock that the budget still allows; 0 means no limit.
-func Remaining(l task.Limits, spent task.Spent) time.Duration {
-	if l.Wall == 0 {
-		return 0
-	}
-	return max(l.Wall-spent.Wall, time.Millisecond)
-}

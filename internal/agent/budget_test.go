@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/agent"
 	"github.com/daybreak-agent/daybreak/internal/event"
@@ -110,18 +109,6 @@ func growingNamed(name string) fake {
 	g := growing(10)
 	g.name = name
 	return g
-}
-
-func TestWallClockRemaining(t *testing.T) {
-	if got := agent.Remaining(task.Limits{Wall: time.Minute}, task.Spent{Wall: 50 * time.Second}); got != 10*time.Second {
-		t.Error(got)
-	}
-	if got := agent.Remaining(task.Limits{}, task.Spent{Wall: time.Hour}); got != 0 {
-		t.Error(got)
-	}
-	if got := agent.Remaining(task.Limits{Wall: time.Minute}, task.Spent{Wall: time.Hour}); got <= 0 {
-		t.Error("an overdrawn budget must not mean no limit")
-	}
 }
 
 // TestRetriesStopAtTheBudget: each attempt that is cut half-way was paid for, so the next one

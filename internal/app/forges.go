@@ -159,7 +159,7 @@ func (a *App) Mail() (*intake.Intake, error) {
 			store.Store
 			store.Deliveries
 		}{a.Store, mail},
-		Hosts: hosts, Registry: a.registry, Owner: Owner(), Now: a.Now, Logger: a.opts.Logger,
+		Hosts: hosts, Registry: a.registry, Most: c.Most.Limits(), Owner: Owner(), Now: a.Now, Logger: a.opts.Logger,
 		Rates: intake.Rates{Author: c.Intake.Rates.Author, Repo: c.Intake.Rates.Repository, Total: c.Intake.Rates.Total, Queue: c.Intake.Rates.Queue},
 		Create: func(ctx context.Context, q intake.Wanted) (store.Task, bool, error) {
 			return maker.Create(ctx, worker.Request{

@@ -32,6 +32,7 @@ type Config struct {
 	Model     string              `yaml:"model"` // "provider/model"
 	Providers map[string]Provider `yaml:"providers"`
 	Budget    Budget              `yaml:"budget"`
+	Most      Budget              `yaml:"budget_most"` // to which people may raise a task's budget; 0: not at all
 	Reply     Reply               `yaml:"reply"`
 	Sandbox   Sandbox             `yaml:"sandbox"`
 	Network   string              `yaml:"network"` // "registries" or "offline"; a repository can only narrow it
@@ -168,6 +169,7 @@ func Default() Config {
 			"openai":    {API: "openai", KeyEnv: "OPENAI_API_KEY"},
 		},
 		Budget: Budget{Steps: 120, Tokens: 8_000_000, USD: 10, Wall: time.Hour},
+		Most:   Budget{Steps: 480, Tokens: 32_000_000, USD: 40, Wall: 4 * time.Hour},
 		Reply:  Reply{MaxOutput: 16_000},
 		Sandbox: Sandbox{
 			Runtime: "runc", Memory: 4 << 30, CPUs: 2, Pids: 1024, WorkSize: 2 << 30, HomeSize: 2 << 30, TmpSize: 1 << 30,
@@ -251,6 +253,11 @@ func (c Config) check(path string) error {
 	}
 	if err := c.Budget.Check(); err != nil {
 		return bad("%v", err)
+	}
+	if c.Most != (Budget{}) { // of nothing at all, nothing can be raised
+		if err := c.Most.Check(); err != nil {
+			return bad("budget_most: %v", err)
+		}
 	}
 	if err := c.checkNetwork(); err != nil {
 		return bad("%v", err)

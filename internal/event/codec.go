@@ -111,6 +111,9 @@ func (PullRequestOpened) EventKind() Kind { return "pull_request.opened" }
 func (PullRequestEnded) EventKind() Kind { return "pull_request.ended" }
 
 // EventKind implements [Payload].
+func (BudgetRaised) EventKind() Kind { return "budget.raised" }
+
+// EventKind implements [Payload].
 func (PublicationHeld) EventKind() Kind { return "publication.held" }
 
 // EventKind implements [Payload].
@@ -264,6 +267,8 @@ func newPayload(k Kind) Payload {
 		return &PullRequestOpened{}
 	case "pull_request.ended":
 		return &PullRequestEnded{}
+	case "budget.raised":
+		return &BudgetRaised{}
 	case "publication.held":
 		return &PublicationHeld{}
 	case "publication.approved":

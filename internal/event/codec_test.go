@@ -215,7 +215,7 @@ func payloads() []Payload {
 		&EffectIntended{},
 		&EffectDone{},
 		&PullRequestOpened{},
-		&PullRequestEnded{}, &BranchPushed{}, &PublicationHeld{}, &PublicationApproved{}, &PullRequestReverted{},
+		&PullRequestEnded{}, &BranchPushed{}, &BudgetRaised{}, &PublicationHeld{}, &PublicationApproved{}, &PullRequestReverted{},
 		&WallClocked{},
 		&Redacted{},
 		&Checkpoint{},

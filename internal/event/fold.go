@@ -22,9 +22,9 @@ type Summary struct {
 	State  task.State
 	Reason string // of the newest state change, may be empty
 
-	Created TaskCreated
-	Runs    int        // attempts so far
-	Spent   task.Spent // steps, tokens with the wasted ones, cost and wall time over all runs
+	Created TaskCreated // its limits are those of the newest raise
+	Runs    int         // attempts so far
+	Spent   task.Spent  // steps, tokens with the wasted ones, cost and wall time over all runs
 	// Unpriced says that some reply had no known price, so that the cost is more than Spent has.
 	Unpriced bool
 
@@ -199,6 +199,8 @@ func (s *Summary) take(seq int64, p Payload) {
 		s.PullRequest = p
 	case *PullRequestEnded:
 		s.Ended = p
+	case *BudgetRaised:
+		s.Created.Limits = p.Limits
 	case *PublicationHeld:
 		s.Held = p
 	case *PublicationApproved:

@@ -340,6 +340,15 @@ type EffectDone struct {
 	Result json.RawMessage `json:"result,omitempty"`
 }
 
+// BudgetRaised is a person's word that the task may spend more. Limits hold from then on; they
+// are the old ones when it was refused.
+type BudgetRaised struct {
+	Signal  string      `json:"signal,omitempty"`
+	Who     string      `json:"who"`
+	Limits  task.Limits `json:"limits"`
+	Refused string      `json:"refused,omitempty"` // why it was not raised
+}
+
 // PublicationHeld says that a verified change waits for a person's word.
 type PublicationHeld struct {
 	Tree  string `json:"tree"` // what would be published

@@ -71,7 +71,8 @@ type Config struct {
 	// Landed reads the commits on a branch of a repository, newest first, none from before since;
 	// may be nil, and then no revert is found.
 	Landed func(ctx context.Context, repo, branch string, since time.Time) ([]Landed, error)
-	Owner  string // names this process in leases
+	Most   task.Limits // to which people may raise a budget; 0: not at all
+	Owner  string      // names this process in leases
 	Rates  Rates
 	Now    func() time.Time
 	Logger *slog.Logger

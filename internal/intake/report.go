@@ -217,9 +217,12 @@ func progressText(sum event.Summary, mark string) string {
 		fmt.Fprintf(&b, "\n%d of the comments above are not part of the task: they are by people who may not write here, or from after it was asked for.\n", n)
 	}
 	if !sum.State.Done() {
-		b.WriteString("\nComment here to tell it more, `/stop` to stop it, `/budget` to see what it has spent. Only people who may write to this repository are heard.")
+		b.WriteString("\nComment here to tell it more, `/stop` to stop it, `/budget` to see what it has spent, `/budget usd=20` to let it spend more. Only people who may write to this repository are heard.")
 	} else if sum.State != task.InReview && sum.State != task.Merged {
 		b.WriteString("\n`/retry` starts it once more.")
+		if sum.State == task.Exhausted {
+			b.WriteString(" `/budget usd=20` lets it go on with more.")
+		}
 	}
 	return b.String()
 }

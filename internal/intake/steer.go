@@ -39,6 +39,12 @@ func (in *Intake) said(ctx context.Context, p place, d forge.Delivery) (string, 
 	}
 	signal := store.Signal{ID: "c:" + p.Forge + ":" + p.ID + ":" + c.ID, Task: t.ID, Who: c.Author.Name, At: c.Created}
 	switch {
+	case w.command == "budget" && ok && w.args != "": // more of it
+		out, err := in.raise(ctx, p, at, t, signal, w.args)
+		if err != nil {
+			return "", err
+		}
+		return ack(out)
 	case w.command == "budget" && ok:
 		if err := in.tellBudget(ctx, p, at, t, c.ID); err != nil {
 			return "", err
@@ -354,6 +360,30 @@ func (in *Intake) retried(ctx context.Context, p place, d forge.Delivery) (strin
 		return "ignored: no such task", err
 	}
 	return in.start(ctx, p, ask{trigger: "retry", who: d.Sender, at: in.cfg.Now(), number: sum.Created.Origin.Number})
+}
+
+// raise gives a task more budget, or says why not.
+func (in *Intake) raise(ctx context.Context, p place, at forge.Ref, t store.Task, s store.Signal, args string) (string, error) {
+	asked, err := readBudget(args)
+	again := false
+	if err == nil {
+		_, again, err = store.Raise(ctx, in.cfg.Store, store.Raised{
+			Task: t.ID, Word: s.ID, Who: s.Who, Owner: in.cfg.Owner + ":intake", Asked: asked, Most: in.cfg.Most, At: s.At,
+		})
+	}
+	if task.ClassOf(err) == task.Invalid {
+		text := "The budget was not raised: " + code(err.Error())
+		return "not raised: " + err.Error(), in.once(ctx, p, at, "raise:"+s.ID, text)
+	}
+	if err != nil {
+		return "", err
+	}
+	if again {
+		if err := in.cfg.Again(ctx, t.ID, s.Who+" raised the budget"); err != nil {
+			in.cfg.Logger.WarnContext(ctx, "the next run is left to the reconciler", "task", t.ID, "error", err)
+		}
+	}
+	return fmt.Sprintf("the budget of task %s is raised", t.ID), nil
 }
 
 func (in *Intake) tellBudget(ctx context.Context, p place, at forge.Ref, t store.Task, comment string) error {

@@ -51,6 +51,7 @@ type Lease struct {
 const (
 	Steer   = "steer"   // Text is for the agent
 	Stop    = "stop"    // Text is the reason
+	Budget  = "budget"  // Text is task.Limits in JSON: new totals, 0 for those that stay
 	Approve = "approve" // Text is the tree whose publication is approved
 )
 
@@ -58,7 +59,7 @@ const (
 type Signal struct {
 	ID   string
 	Task task.ID
-	Kind string // [Steer], [Stop], [Approve]
+	Kind string // [Steer], [Stop], [Approve], [Budget]
 	Who  string
 	Text string
 	At   time.Time

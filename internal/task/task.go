@@ -3,7 +3,8 @@
 // retries.
 //
 // Invariants: the package does no I/O and imports nothing of the module; every transition a
-// task makes is one of [Transitions]; a terminal state is never left.
+// task makes is one of [Transitions]; a terminal state is never left, but for
+// a raised budget, with which an exhausted task goes on.
 package task
 
 import (
@@ -69,6 +70,7 @@ func Transitions() []Transition {
 		{InReview, Working, "a reviewer asks for a change"},
 		{InReview, Merged, "a person merged"},
 		{InReview, Closed, "a person closed it"},
+		{Exhausted, Working, "a person raised the budget"},
 	}
 	for _, from := range []State{Preparing, Working, Verifying} {
 		t = append(t, Transition{from, Exhausted, "a budget ran out"})

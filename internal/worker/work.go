@@ -57,7 +57,7 @@ func (r *run) work(ctx context.Context, events []event.Event) error {
 		return err
 	}
 	a := agent.New(agent.Config{
-		Model: client, Tools: tools, Log: r.j, Redactor: r.cfg.Redactor, Limits: created.Limits,
+		Model: client, Tools: tools, Log: r.j, Redactor: r.cfg.Redactor, Raised: r.limits,
 		MaxOutput: r.cfg.MaxOutput, Thinking: r.cfg.Thinking, CacheKey: string(r.j.Summary().Task),
 		Now: r.cfg.Now, Logger: r.cfg.Logger, Show: r.cfg.Show, Pause: r.drained,
 	}, conv, env)

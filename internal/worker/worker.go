@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"syscall"
 	"time"
 
@@ -50,6 +51,7 @@ type Config struct {
 	Setup       prover.Setup // how dependencies may be prepared; its zero value is the default
 	Environment string       // digest of what a sandbox looks like; part of a snapshot's identity
 	Hold        bool         // a person approves every change before it is published
+	Most        task.Limits  // to which a person may raise a budget; 0: not at all
 	Protected   []string     // globs of paths to hold, beside the built-in ones
 	AuthorName  string
 	AuthorEmail string
@@ -95,6 +97,8 @@ type run struct {
 	names []string
 	base  map[string]git.Entry
 	reach reach
+	// raising is held while words about the budget are taken up.
+	raising sync.Mutex
 }
 
 // ErrPaused wraps the reason why a task stopped without an end: its state is kept and a later
@@ -191,7 +195,10 @@ func (r *run) guarded(ctx context.Context, events []event.Event) error {
 	if _, err := r.j.Append(ctx, event.RunStarted{Worker: r.cfg.Owner, Resumed: sum.Runs > 0, From: sum.LastSeq}); err != nil {
 		return err
 	}
-	budget, cancel := withWall(ctx, sum.Created.Limits, r.j.Spent())
+	if err := r.raise(ctx); err != nil {
+		return err
+	}
+	budget, cancel := r.withWall(ctx)
 	defer cancel()
 	if proven(sum) { // what is proven is published whatever the clock says
 		budget = ctx
@@ -272,14 +279,6 @@ func proven(sum event.Summary) bool {
 	return sum.State == task.Publishing || sum.State == task.Verifying && v != nil && v.Kind.Accepted()
 }
 
-func withWall(ctx context.Context, l task.Limits, spent task.Spent) (context.Context, context.CancelFunc) {
-	left := agent.Remaining(l, spent)
-	if left == 0 {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeoutCause(ctx, left, &task.Error{Class: task.Budget, Msg: fmt.Sprintf("the wall clock budget of %s is used up", l.Wall)})
-}
-
 // stages runs what the log does not show as done, up to the publication.
 func (r *run) stages(ctx context.Context, events []event.Event) error {
 	if r.j.state() == task.Queued {
@@ -329,6 +328,11 @@ func (r *run) heartbeat(ctx context.Context, cancel context.CancelCauseFunc) (st
 					continue // the append that follows will say what is wrong with the store
 				}
 				for _, s := range in {
+					if s.Kind == store.Budget {
+						if err := r.raise(ctx); err != nil {
+							r.cfg.Logger.WarnContext(ctx, "a raised budget is looked at again", "error", err)
+						}
+					}
 					if s.Kind == "stop" {
 						cancel(&task.Error{Class: task.StoppedBy, Msg: "stopped by " + s.Who})
 						return

@@ -124,6 +124,12 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 	case *event.PullRequestOpened:
 		p.item(e.Time, "pull request: %s", p.bold("%s", Escape(v.Title)))
 		p.full(v.Body)
+	case *event.BudgetRaised:
+		if v.Refused != "" {
+			p.item(e.Time, "%s asked for more budget: %s", Escape(v.Who), Escape(v.Refused))
+		} else {
+			p.item(e.Time, "%s raised the budget", Escape(v.Who))
+		}
 	case *event.PublicationHeld:
 		p.item(e.Time, "the change of %s waits for a person's approval", plural(v.Files, "file"))
 	case *event.PublicationApproved:
