@@ -23,12 +23,16 @@ func writeReach(b *strings.Builder, r event.Reach) {
 		listNames(b, r.Noted)
 	}
 	if r.Refusals > 0 {
-		fmt.Fprintf(b, "Refused %s:\n\n| ecosystem | package | reason |\n|---|---|---|\n", count(r.Refusals, "request"))
+		fmt.Fprintf(b, "Refused %s:\n\n| ecosystem | asked for | reason |\n|---|---|---|\n", count(r.Refusals, "request"))
 		for i, n := range r.Refused {
 			if i == maxRows {
 				break
 			}
-			fmt.Fprintf(b, "| %s | %s | %s |\n", cell(n.Ecosystem), cell(strings.TrimSpace(n.Name+" "+n.Version)), cell(n.Reason))
+			what := strings.TrimSpace(n.Name + " " + n.Version)
+			if what == "" {
+				what = n.Detail // a request that named no package
+			}
+			fmt.Fprintf(b, "| %s | %s | %s |\n", cell(n.Ecosystem), cell(what), cell(n.Reason))
 		}
 		if more := r.Refusals - min(len(r.Refused), maxRows); more > 0 {
 			fmt.Fprintf(b, "| | and %d more | |\n", more)
