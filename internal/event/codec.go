@@ -114,6 +114,9 @@ func (PullRequestEnded) EventKind() Kind { return "pull_request.ended" }
 func (BudgetRaised) EventKind() Kind { return "budget.raised" }
 
 // EventKind implements [Payload].
+func (TargetMoved) EventKind() Kind { return "target.moved" }
+
+// EventKind implements [Payload].
 func (PublicationHeld) EventKind() Kind { return "publication.held" }
 
 // EventKind implements [Payload].
@@ -269,6 +272,8 @@ func newPayload(k Kind) Payload {
 		return &PullRequestEnded{}
 	case "budget.raised":
 		return &BudgetRaised{}
+	case "target.moved":
+		return &TargetMoved{}
 	case "publication.held":
 		return &PublicationHeld{}
 	case "publication.approved":

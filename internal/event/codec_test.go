@@ -215,7 +215,7 @@ func payloads() []Payload {
 		&EffectIntended{},
 		&EffectDone{},
 		&PullRequestOpened{},
-		&PullRequestEnded{}, &BranchPushed{}, &BudgetRaised{}, &PublicationHeld{}, &PublicationApproved{}, &PullRequestReverted{},
+		&PullRequestEnded{}, &BranchPushed{}, &BudgetRaised{}, &TargetMoved{}, &PublicationHeld{}, &PublicationApproved{}, &PullRequestReverted{},
 		&WallClocked{},
 		&Redacted{},
 		&Checkpoint{},

@@ -44,6 +44,7 @@ type Summary struct {
 	AgentSandbox *SandboxStarted // the newest sandbox that the agent had
 	AgentTouched bool            // a tool call has begun since it was started
 	Held         *PublicationHeld
+	Moved        *TargetMoved
 	Approved     *PublicationApproved
 	Declined     *Declined
 	Stop         *StopRequested
@@ -166,7 +167,7 @@ func (s *Summary) take(seq int64, p Payload) {
 		s.Reason = p.Reason
 		if p.From == task.InReview && p.To == task.Working { // what was proven is not what comes next
 			s.Submitted, s.Exported, s.Verification, s.Declined = nil, nil, nil, nil
-			s.Held, s.Approved = nil, nil
+			s.Held, s.Approved, s.Moved = nil, nil, nil
 			s.VerifiedAt, s.VerifiedSeq, s.VerifiedHash = time.Time{}, 0, ""
 		}
 	case *SnapshotReady:
@@ -201,6 +202,8 @@ func (s *Summary) take(seq int64, p Payload) {
 		s.Ended = p
 	case *BudgetRaised:
 		s.Created.Limits = p.Limits
+	case *TargetMoved:
+		s.Moved = p
 	case *PublicationHeld:
 		s.Held = p
 	case *PublicationApproved:

@@ -362,6 +362,16 @@ type PublicationApproved struct {
 	Tree   string `json:"tree"`
 }
 
+// TargetMoved says that the target branch is no longer at the base, and what that means for the
+// change. It is looked at once for each publication.
+type TargetMoved struct {
+	Target    string   `json:"target"`
+	Base      string   `json:"base"`
+	Head      string   `json:"head"`                // of the target
+	Conflicts []string `json:"conflicts,omitempty"` // paths that do not merge; none: it merges as it is
+	Problem   string   `json:"problem,omitempty"`   // why that is not known
+}
+
 // PullRequestOpened is the product.
 type PullRequestOpened struct {
 	Branch string `json:"branch"`

@@ -34,8 +34,9 @@ type Input struct {
 	LogRoot   string         // its hash
 	NoTitle   bool           // the agent's title is not borne out: the issue's stands instead
 	Dropped   int            // sentences of the agent's that were left out for that
-	Evidence  Evidence       // the signed bundle that goes with it; zero for none
-	Rerun     string         // one shell line that repeats the proof; "" composes one from git and the test's own command
+	Moved     *event.TargetMoved
+	Evidence  Evidence // the signed bundle that goes with it; zero for none
+	Rerun     string   // one shell line that repeats the proof; "" composes one from git and the test's own command
 }
 
 // FileStat counts the changed lines of a path.
@@ -63,6 +64,7 @@ func Compose(in Input) (title, body string) {
 		"Text in boxes marked as the agent's words was written by a model; everything else comes from the record.\n\n")
 	fmt.Fprintf(&b, "Issue: **%s**\n\n", text(in.Created.IssueTitle, 200))
 	writeResult(&b, in)
+	writeMoved(&b, in.Moved)
 	writeWords(&b, "What was wrong", in.Submitted.Cause)
 	writeWords(&b, "What changed", in.Submitted.Fix)
 	if in.Dropped > 0 {
@@ -74,6 +76,28 @@ func Compose(in Input) (title, body string) {
 	writeReach(&b, in.Reach)
 	writeOrigin(&b, in)
 	return titleOf(in), b.String()
+}
+
+// writeMoved says that the branch to merge into is not where the change was proven any more.
+func writeMoved(b *strings.Builder, m *event.TargetMoved) {
+	if m == nil {
+		return
+	}
+	switch at := fmt.Sprintf("Meanwhile the branch %s moved from the base to %s.", code(m.Target), code(m.Head)); {
+	case m.Problem != "":
+		fmt.Fprintf(b, "**The target branch %s could not be compared with the base:** %s\n\n", code(m.Target), text(m.Problem, 300))
+	case len(m.Conflicts) == 0:
+		fmt.Fprintf(b, "%s This change merges into it without a conflict; it was verified on the base alone.\n\n", at)
+	default:
+		var paths []string
+		for _, p := range m.Conflicts[:min(len(m.Conflicts), maxRows)] {
+			paths = append(paths, code(p))
+		}
+		if n := len(m.Conflicts) - len(paths); n > 0 {
+			paths = append(paths, fmt.Sprintf("%d more", n))
+		}
+		fmt.Fprintf(b, "**%s This change conflicts with it in %s.** It was verified on the base alone: settle the conflict by a rebase or a merge, and run the tests again.\n\n", at, strings.Join(paths, ", "))
+	}
 }
 
 // writeResult says in one line what a reviewer wants to know first; the sections below say why.

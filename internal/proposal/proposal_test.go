@@ -273,3 +273,22 @@ func FuzzProse(f *testing.F) {
 		}
 	})
 }
+
+// TestMoved: a moved target is named, its conflicts as inert code and a bounded number of them.
+func TestMoved(t *testing.T) {
+	in := input()
+	in.Moved = &event.TargetMoved{Target: "main", Head: strings.Repeat("d", 40), Conflicts: []string{"a`b @ana\n#1", "c.go"}}
+	for range maxRows {
+		in.Moved.Conflicts = append(in.Moved.Conflicts, "x.go")
+	}
+	_, body := Compose(in)
+	for _, want := range []string{"conflicts with it in ``a`b @ana #1``, `c.go`", "2 more.** It was verified on the base alone"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %q in\n%s", want, body)
+		}
+	}
+	in.Moved = &event.TargetMoved{Target: "main", Problem: "no branch *main* @ana"}
+	if _, body = Compose(in); !strings.Contains(body, "could not be compared with the base:** no branch \\*main\\*") || strings.Contains(body, " @ana\n") {
+		t.Errorf("%s", body[:600])
+	}
+}

@@ -33,6 +33,9 @@ func (r *run) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if in.Moved, err = r.compareTarget(ctx); err != nil {
+		return err
+	}
 	if err := r.checkClaims(ctx, sum, verdict, &in); err != nil {
 		return err
 	}

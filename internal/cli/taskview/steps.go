@@ -130,6 +130,15 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 		} else {
 			p.item(e.Time, "%s raised the budget", Escape(v.Who))
 		}
+	case *event.TargetMoved:
+		switch {
+		case v.Problem != "":
+			p.item(e.Time, "the target %s could not be compared: %s", Escape(v.Target), Escape(v.Problem))
+		case len(v.Conflicts) == 0:
+			p.item(e.Time, "the target %s moved to %s; the change merges into it", Escape(v.Target), Escape(v.Head))
+		default:
+			p.item(e.Time, "the target %s moved to %s; the change conflicts with it in %s", Escape(v.Target), Escape(v.Head), Escape(strings.Join(v.Conflicts, ", ")))
+		}
 	case *event.PublicationHeld:
 		p.item(e.Time, "the change of %s waits for a person's approval", plural(v.Files, "file"))
 	case *event.PublicationApproved:
