@@ -322,7 +322,7 @@ func sandboxConfig(t *testing.T) string {
 		t.Fatalf("build the guest: %v: %s", err, out)
 	}
 	config := filepath.Join(dir, "daybreak.yaml")
-	write(t, config, fmt.Sprintf("sandbox:\n  runtime_path: %s\n  guest_path: %s\n", runc, guest))
+	write(t, config, fmt.Sprintf("sandbox:\n  runtime_path: %s\n  guest_path: %s\nmirror: {off: [go, npm, pypi, crates, maven, debian]}\n", runc, guest))
 	return config
 }
 
