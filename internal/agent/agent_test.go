@@ -464,7 +464,7 @@ expect: [{contains: "Message from ana"}, {contains: use the other package}]
 calls: [{name: look, input: {}}]
 `, model.Price{})
 	l := newLog(t)
-	l.inbox = []agent.Signal{{ID: "1", Kind: "steer", Who: "ana", Text: "use the other package"}}
+	l.inbox = []agent.Signal{{ID: "0", Kind: "approve", Who: "ana", Text: "a tree"}, {ID: "1", Kind: "steer", Who: "ana", Text: "use the other package"}}
 	look := fake{"look", func(json.RawMessage) (tool.Result, error) {
 		l.inbox = append(l.inbox, agent.Signal{ID: "2", Kind: "stop", Who: "ben", Text: "wrong repo"})
 		return tool.Result{Text: "x"}, nil
@@ -475,5 +475,8 @@ calls: [{name: look, input: {}}]
 	}
 	if l.Spent().Steps != 1 {
 		t.Errorf("%d model calls, want none after the stop", l.Spent().Steps)
+	}
+	if len(l.inbox) != 1 || l.inbox[0].Kind != "approve" {
+		t.Errorf("left in the inbox: %+v, want the word that is not the agent's", l.inbox)
 	}
 }

@@ -215,8 +215,18 @@ func (in *Intake) pollTask(ctx context.Context, p place, t store.Task, sum event
 		}
 	}
 	pr, err := p.host.PullRequest(ctx, p.URL, number)
-	if err != nil || pr.State == forge.PullOpen {
+	if err != nil {
 		return found, err
+	}
+	if t.State == task.InReview && t.Owner == "" && pr.Head != "" && pr.Head != sum.PullRequest.Head && (sum.Pushed == nil || pr.Head != sum.Pushed.Head) {
+		n, err := in.tell(ctx, p, "pushed:"+pr.Head, forge.Delivery{Kind: forge.Pushed, At: in.cfg.Now(), Branch: pull.Branch, After: pr.Head}) // the forge does not say by whom
+		found += n
+		if err != nil {
+			return found, err
+		}
+	}
+	if pr.State == forge.PullOpen {
+		return found, nil
 	}
 	n, err := in.tell(ctx, p, fmt.Sprintf("ended:%d", number), forge.Delivery{Kind: forge.PullEnded, At: pr.Ended, Sender: pr.MergedBy, Pull: &forge.Pull{Number: number, Branch: pull.Branch, State: pr.State}})
 	return found + n, err

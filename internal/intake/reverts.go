@@ -50,7 +50,7 @@ func (in *Intake) pollReverts(ctx context.Context, p place) error {
 	}); err != nil || !due {
 		return err
 	}
-	ts, err := in.cfg.Store.Tasks(ctx, store.Filter{Repo: p.URL, States: []task.State{task.Merged}, Limit: 10_000})
+	ts, err := in.cfg.Store.Tasks(ctx, store.Filter{Repo: p.URL, States: []task.State{task.Merged, task.Stopped}, Limit: 10_000})
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (in *Intake) pollReverts(ctx context.Context, p place) error {
 			return err
 		}
 		to := sum.Created.Target
-		if sum.Ended == nil || sum.Reverted != nil || to == "" || sum.PullRequest == nil || sum.Created.Origin == nil || sum.Created.Origin.Repository != p.ID {
+		if sum.Ended == nil || !sum.Ended.Merged || sum.Reverted != nil || to == "" || sum.PullRequest == nil || sum.Created.Origin == nil || sum.Created.Origin.Repository != p.ID {
 			continue
 		}
 		merged[to] = append(merged[to], sum)

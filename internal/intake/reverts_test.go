@@ -118,3 +118,55 @@ func TestPushIsRecorded(t *testing.T) {
 	}
 	storetest.Log(t, l.st, first)
 }
+
+// TestMergedWhileAtWork: a merge in the middle of a follow-up stops it and is recorded as the
+// outcome once that has ended.
+func TestMergedWhileAtWork(t *testing.T) {
+	l := newLab(t)
+	l.issue(1, "text")
+	l.post(l.labelled(1, "wanda"))
+	l.at(first, task.Preparing, task.Working, task.Verifying, task.Publishing, task.InReview, task.Working)
+	l.town.pulls[7] = &forge.PullRequest{Number: 7, Branch: branchOf(first), State: forge.PullMerged, MergedBy: user("olga"), MergeCommit: strings.Repeat("b", 40), Ended: l.now}
+	told := l.delivery(forge.Delivery{Kind: forge.PullEnded, Sender: user("olga"), Pull: &forge.Pull{Number: 7, Branch: branchOf(first), State: forge.PullMerged}})
+	_, out := l.post(told)
+	if !strings.HasPrefix(out, "postponed") || !strings.Contains(out, "is told to stop") {
+		t.Fatal(out)
+	}
+	if got := l.signals(first); len(got) != 1 || got[0] != "stop olga: the pull request was merged" {
+		t.Fatalf("%q", got)
+	}
+	l.at(first, task.Stopped)
+	l.pass(time.Hour)
+	if err := l.Work(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.want(l.outcome(told.ID), "task "+string(first)+" is over (stopped); its pull request was merged")
+	sum, err := l.summary(t.Context(), first)
+	if err != nil || sum.State != task.Stopped || sum.Ended == nil || !sum.Ended.Merged || sum.Ended.By != "olga" {
+		t.Errorf("%s %+v %v", sum.State, sum.Ended, err)
+	}
+	again := told
+	again.ID = "again"
+	_, out = l.post(again)
+	l.want(out, "ignored: task")
+}
+
+// TestPollerFindsAPush: a push that no webhook told is in the record, once.
+func TestPollerFindsAPush(t *testing.T) {
+	l := newLab(t)
+	l.issue(1, "text")
+	l.post(l.labelled(1, "wanda"))
+	l.at(first, task.Preparing, task.Working, task.Verifying, task.Publishing, task.InReview)
+	l.town.pulls[7] = &forge.PullRequest{Number: 7, Branch: branchOf(first), State: forge.PullOpen, Head: strings.Repeat("a", 40)}
+	l.poll()
+	if sum, err := l.summary(t.Context(), first); err != nil || sum.Pushed != nil {
+		t.Fatalf("our own commit: %+v %v", sum.Pushed, err)
+	}
+	l.town.pulls[7].Head = strings.Repeat("f", 40)
+	l.poll()
+	l.poll()
+	sum, err := l.summary(t.Context(), first)
+	if err != nil || sum.Pushed == nil || sum.Pushed.Head != strings.Repeat("f", 40) || sum.Pushed.By != "" {
+		t.Errorf("%+v %v", sum.Pushed, err)
+	}
+}

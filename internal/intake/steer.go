@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -285,17 +286,28 @@ func (in *Intake) ended(ctx context.Context, p place, d forge.Delivery) (string,
 		err := in.cfg.Store.Signal(ctx, store.Signal{
 			ID: "e:" + p.Forge + ":" + p.ID + ":" + string(t.ID), Task: t.ID, Kind: "stop", Who: d.Sender.Name, Text: "the pull request was " + string(pr.State), At: in.cfg.Now(),
 		})
-		return fmt.Sprintf("task %s is told to stop", t.ID), err
+		if err == nil {
+			in.hurry(ctx, t)
+			err = &task.Error{Class: task.Conflict, Msg: fmt.Sprintf("task %s is told to stop; what became of its pull request is recorded after that", t.ID)}
+		}
+		return "", err
 	}
-	if t.State != task.InReview {
+	sum, err := in.summary(ctx, t.ID)
+	if err != nil {
+		return "", err
+	}
+	if sum.Ended != nil || sum.PullRequest == nil {
 		return fmt.Sprintf("ignored: task %s is over (%s)", t.ID, t.State), nil
+	}
+	record := []event.Payload{event.PullRequestEnded{Number: number, Merged: pr.State == forge.PullMerged, By: pr.MergedBy.Name, Commit: pr.MergeCommit, At: pr.Ended.UTC()}}
+	if t.State != task.InReview { // a follow-up came to another end; what people made of the rest is an outcome all the same
+		return fmt.Sprintf("task %s is over (%s); its pull request was %s", t.ID, t.State, pr.State), in.move(ctx, t.ID, record...)
 	}
 	to, reason := task.Closed, "a person closed the pull request"
 	if pr.State == forge.PullMerged {
 		to, reason = task.Merged, pr.MergedBy.Name+" merged the pull request"
 	}
-	err = in.move(ctx, t.ID, event.PullRequestEnded{Number: number, Merged: to == task.Merged, By: pr.MergedBy.Name, Commit: pr.MergeCommit, At: pr.Ended.UTC()},
-		event.StateChanged{From: task.InReview, To: to, Reason: reason})
+	err = in.move(ctx, t.ID, append(record, event.StateChanged{From: task.InReview, To: to, Reason: reason})...)
 	return fmt.Sprintf("task %s: %s", t.ID, reason), err
 }
 
@@ -321,7 +333,7 @@ func (in *Intake) pushed(ctx context.Context, p place, d forge.Delivery) (string
 	if err := in.move(ctx, t.ID, event.BranchPushed{By: d.Sender.Name, Head: d.After, At: d.At.UTC()}); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s pushed to the branch of task %s, which the next push respects", d.Sender.Name, t.ID), nil
+	return fmt.Sprintf("%s pushed to the branch of task %s, which the next push respects", cmp.Or(d.Sender.Name, "somebody"), t.ID), nil
 }
 
 // pressed is the stop button of a status.

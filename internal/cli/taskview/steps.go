@@ -2,6 +2,7 @@ package taskview
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -152,7 +153,7 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 	case *event.PullRequestReverted:
 		p.item(e.Time, "what was merged was taken back by %s in commit %s", Escape(v.By), Escape(v.Commit))
 	case *event.BranchPushed:
-		p.item(e.Time, "%s pushed commit %s to the branch", Escape(v.By), Escape(v.Head))
+		p.item(e.Time, "%s pushed commit %s to the branch", Escape(cmp.Or(v.By, "somebody")), Escape(v.Head))
 	case *event.Redacted:
 		p.item(e.Time, "%s masked in %s (%s)", plural(v.Count, "secret"), Escape(v.Where), Escape(v.Rule))
 	case *event.Checkpoint:
