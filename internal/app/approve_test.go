@@ -36,8 +36,10 @@ func TestAPIApprove(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range []event.Payload{
-		event.StateChanged{From: task.Queued, To: task.Preparing}, event.StateChanged{From: task.Preparing, To: task.Working},
-		event.StateChanged{From: task.Working, To: task.Verifying}, event.StateChanged{From: task.Verifying, To: task.Publishing},
+		event.StateChanged{From: task.Queued, To: task.Preparing},
+		event.StateChanged{From: task.Preparing, To: task.Working},
+		event.StateChanged{From: task.Working, To: task.Verifying},
+		event.StateChanged{From: task.Verifying, To: task.Publishing},
 		event.PublicationHeld{Tree: "cafe", Files: 1},
 	} {
 		d, derr := event.New(p)

@@ -46,7 +46,7 @@ func (k testKey) Sign(_ context.Context, data []byte) ([]byte, error) {
 }
 func (k testKey) KeyID() (string, error) { return event.KeyID(k.pub()), nil }
 func (k testKey) pub() ed25519.PublicKey { return k.PrivateKey.Public().(ed25519.PublicKey) }
-func keyOf(seed byte) testKey { return testKey{ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, 32))} }
+func keyOf(seed byte) testKey            { return testKey{ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, 32))} }
 
 func changes() []git.Change {
 	return []git.Change{
