@@ -7,7 +7,6 @@ package gitea
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
@@ -188,7 +187,7 @@ func (f *Forge) find(r repo, address, branch string) (*forge.PullRequest, error)
 	return &pr, nil
 }
 
-// isDraft is what Gitea takes for work in progress, in its default settings.
+// cutDraft is what Gitea takes for work in progress, in its default settings.
 func cutDraft(title string) (string, bool) {
 	m := regexp.MustCompile(`(?i)^\s*(?:WIP:|\[WIP\])\s*`).FindString(title)
 	return title[len(m):], m != ""
@@ -214,18 +213,11 @@ func pullRequest(address string, p *sdk.PullRequest) forge.PullRequest {
 		if p.MergedCommitID != nil {
 			pr.MergeCommit = *p.MergedCommitID
 		}
-		pr.Ended = when(p.Merged)
+		pr.Ended = wire.Time(p.Merged)
 	case p.State == sdk.StateClosed:
-		pr.State, pr.Ended = forge.PullClosed, when(p.Closed)
+		pr.State, pr.Ended = forge.PullClosed, wire.Time(p.Closed)
 	}
 	return pr
-}
-
-func when(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.UTC()
 }
 
 // OpenPullRequest implements [forge.Forge].
@@ -240,45 +232,24 @@ func (f *Forge) OpenPullRequest(ctx context.Context, pr forge.PullRequest) (forg
 	if pr.Base == "" {
 		pr.Base = r.DefaultBranch
 	}
-	old, err := f.find(r, pr.Repo, pr.Branch)
-	if err != nil {
-		return pr, false, err
-	}
-	if old == nil {
-		title := pr.Title
-		if pr.Draft {
-			title = draftPrefix + title
-		}
-		made, _, err := r.CreatePullRequest(r.owner, r.name, sdk.CreatePullRequestOption{Head: pr.Branch, Base: pr.Base, Title: title, Body: pr.Body})
-		if err == nil {
-			return merge(pr, pullRequest(pr.Repo, made)), false, nil
-		}
-		if task.ClassOf(err) != task.Conflict { // it is there already otherwise: another run was faster
-			return pr, false, err
-		}
-		var ferr error
-		if old, ferr = f.find(r, pr.Repo, pr.Branch); ferr != nil || old == nil {
-			return pr, false, err
-		}
-	}
-	if old.State == forge.PullOpen && (old.Title != pr.Title || strings.TrimSpace(old.Body) != strings.TrimSpace(pr.Body)) {
-		title := pr.Title
-		if old.Draft { // what a person made of it stays: a draft is never made ready, nor the other way
-			title = draftPrefix + title
-		}
-		done, _, err := r.EditPullRequest(r.owner, r.name, int64(old.Number), sdk.EditPullRequestOption{Title: title, Body: &pr.Body})
-		if err != nil {
-			return pr, false, err
-		}
-		return merge(pr, pullRequest(pr.Repo, done)), true, nil
-	}
-	return merge(pr, *old), true, nil
-}
-
-// merge keeps what only we know of a pull request.
-func merge(ours, theirs forge.PullRequest) forge.PullRequest {
-	theirs.Task, theirs.Files = ours.Task, ours.Files
-	return theirs
+	return wire.Pulls{
+		Find: func() (*forge.PullRequest, error) { return f.find(r, pr.Repo, pr.Branch) },
+		Create: func(title string) (forge.PullRequest, error) {
+			made, _, err := r.CreatePullRequest(r.owner, r.name, sdk.CreatePullRequestOption{Head: pr.Branch, Base: pr.Base, Title: title, Body: pr.Body})
+			if err != nil {
+				return forge.PullRequest{}, err
+			}
+			return pullRequest(pr.Repo, made), nil
+		},
+		Edit: func(number int, title string) (forge.PullRequest, error) {
+			done, _, err := r.EditPullRequest(r.owner, r.name, int64(number), sdk.EditPullRequestOption{Title: title, Body: &pr.Body})
+			if err != nil {
+				return forge.PullRequest{}, err
+			}
+			return pullRequest(pr.Repo, done), nil
+		},
+		Draft: draftPrefix, There: []task.Class{task.Conflict},
+	}.Open(pr)
 }
 
 // PullRequest implements [forge.Host].
@@ -300,8 +271,8 @@ func (f *Forge) SetStatus(ctx context.Context, address, commit string, s forge.S
 	if err != nil {
 		return err
 	}
-	if !git.IsID(commit) {
-		return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%q is not a commit", commit)}
+	if err := wire.CheckCommit(commit); err != nil {
+		return err
 	}
 	state := map[forge.StatusState]sdk.StatusState{
 		forge.StatusPending: sdk.StatusPending, forge.StatusSuccess: sdk.StatusSuccess, forge.StatusFailure: sdk.StatusFailure, forge.StatusStopped: sdk.StatusError,

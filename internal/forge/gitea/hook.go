@@ -61,7 +61,7 @@ func (f *Forge) Parse(h http.Header, body []byte) (forge.Delivery, error) {
 	}
 	if p.PullRequest != nil {
 		d.Pull = pull(p.PullRequest)
-		d.At = when(p.PullRequest.Updated)
+		d.At = wire.Time(p.PullRequest.Updated)
 	}
 	switch {
 	case event == "push":

@@ -265,20 +265,12 @@ func (f *Forge) EditComment(ctx context.Context, address string, _ forge.Ref, id
 	if err != nil {
 		return err
 	}
-	n, err := number(id)
+	n, err := wire.CommentNumber(id)
 	if err != nil {
 		return err
 	}
 	_, _, err = r.EditIssueComment(r.owner, r.name, n, sdk.EditIssueCommentOption{Body: body})
 	return err
-}
-
-func number(id string) (int64, error) {
-	n, err := strconv.ParseInt(id, 10, 64)
-	if err != nil || n <= 0 {
-		return 0, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%q is not the number of a comment", id)}
-	}
-	return n, nil
 }
 
 // Reply implements [forge.Host]: the server has no replies to a thread yet, so the answer goes
@@ -301,7 +293,7 @@ func (f *Forge) Acknowledge(ctx context.Context, address string, at forge.Ref, i
 		_, _, err = r.PostIssueReaction(r.owner, r.name, int64(at.Number), "eyes")
 		return err
 	}
-	c, err := number(id)
+	c, err := wire.CommentNumber(id)
 	if err != nil {
 		return err
 	}

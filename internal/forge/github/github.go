@@ -9,7 +9,6 @@ package github
 import (
 	"context"
 	"crypto/rsa"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -240,39 +239,26 @@ func (f *Forge) OpenPullRequest(ctx context.Context, pr forge.PullRequest) (forg
 	if pr.Base == "" {
 		pr.Base = r.DefaultBranch
 	}
-	old, err := f.find(ctx, r, pr.Repo, pr.Branch)
-	if err != nil {
-		return pr, false, err
-	}
-	if old == nil {
-		made, _, err := r.PullRequests.Create(ctx, r.owner, r.name, &github.NewPullRequest{
-			Title: &pr.Title, Head: &pr.Branch, Base: &pr.Base, Body: &pr.Body, Draft: &pr.Draft,
-		})
-		if err == nil {
-			return merge(pr, pullRequest(pr.Repo, made)), false, nil
-		}
-		if c := task.ClassOf(err); c != task.Invalid && c != task.Conflict { // there already: another run was faster
-			return pr, false, err
-		}
-		var ferr error
-		if old, ferr = f.find(ctx, r, pr.Repo, pr.Branch); ferr != nil || old == nil {
-			return pr, false, err
-		}
-	}
-	if old.State == forge.PullOpen && (old.Title != pr.Title || strings.TrimSpace(old.Body) != strings.TrimSpace(pr.Body)) {
-		done, _, err := r.PullRequests.Edit(ctx, r.owner, r.name, old.Number, &github.PullRequest{Title: &pr.Title, Body: &pr.Body})
-		if err != nil {
-			return pr, false, err
-		}
-		return merge(pr, pullRequest(pr.Repo, done)), true, nil
-	}
-	return merge(pr, *old), true, nil
-}
-
-// merge keeps what only we know of a pull request.
-func merge(ours, theirs forge.PullRequest) forge.PullRequest {
-	theirs.Task, theirs.Files = ours.Task, ours.Files
-	return theirs
+	return wire.Pulls{
+		Find: func() (*forge.PullRequest, error) { return f.find(ctx, r, pr.Repo, pr.Branch) },
+		Create: func(title string) (forge.PullRequest, error) {
+			made, _, err := r.PullRequests.Create(ctx, r.owner, r.name, &github.NewPullRequest{
+				Title: &title, Head: &pr.Branch, Base: &pr.Base, Body: &pr.Body, Draft: &pr.Draft,
+			})
+			if err != nil {
+				return forge.PullRequest{}, err
+			}
+			return pullRequest(pr.Repo, made), nil
+		},
+		Edit: func(number int, title string) (forge.PullRequest, error) {
+			done, _, err := r.PullRequests.Edit(ctx, r.owner, r.name, number, &github.PullRequest{Title: &title, Body: &pr.Body})
+			if err != nil {
+				return forge.PullRequest{}, err
+			}
+			return pullRequest(pr.Repo, done), nil
+		},
+		There: []task.Class{task.Invalid, task.Conflict},
+	}.Open(pr)
 }
 
 // PullRequest implements [forge.Host].
@@ -297,8 +283,8 @@ func (f *Forge) SetStatus(ctx context.Context, address, commit string, s forge.S
 	if err != nil {
 		return err
 	}
-	if !git.IsID(commit) {
-		return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%q is not a commit", commit)}
+	if err := wire.CheckCommit(commit); err != nil {
+		return err
 	}
 	if f.cfg.App != nil {
 		return f.check(ctx, r, commit, s)

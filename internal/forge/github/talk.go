@@ -201,20 +201,12 @@ func (f *Forge) EditComment(ctx context.Context, address string, _ forge.Ref, id
 	if err != nil {
 		return err
 	}
-	n, err := number(id)
+	n, err := wire.CommentNumber(id)
 	if err != nil {
 		return err
 	}
 	_, _, err = r.Issues.EditComment(ctx, r.owner, r.name, n, &github.IssueComment{Body: &body})
 	return err
-}
-
-func number(id string) (int64, error) {
-	n, err := strconv.ParseInt(id, 10, 64)
-	if err != nil || n <= 0 {
-		return 0, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%q is not the number of a comment", id)}
-	}
-	return n, nil
 }
 
 // Reply implements [forge.Host].
@@ -223,7 +215,7 @@ func (f *Forge) Reply(ctx context.Context, address string, pull int, to forge.Co
 	if err != nil {
 		return "", err
 	}
-	n, err := number(cmp.Or(to.Thread, to.ID))
+	n, err := wire.CommentNumber(cmp.Or(to.Thread, to.ID))
 	if err != nil {
 		return "", err
 	}
@@ -247,7 +239,7 @@ func (f *Forge) Acknowledge(ctx context.Context, address string, at forge.Ref, i
 		_, _, err = r.Reactions.CreateIssueReaction(ctx, r.owner, r.name, at.Number, "eyes")
 		return err
 	}
-	c, err := number(id)
+	c, err := wire.CommentNumber(id)
 	if err != nil {
 		return err
 	}

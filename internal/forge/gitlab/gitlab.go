@@ -7,7 +7,6 @@ package gitlab
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -180,22 +179,15 @@ func mergeRequest(address string, m *sdk.BasicMergeRequest) forge.PullRequest {
 	}
 	switch m.State {
 	case "merged":
-		pr.State, pr.MergedBy, pr.Ended = forge.PullMerged, user(m.MergeUser), when(m.MergedAt)
+		pr.State, pr.MergedBy, pr.Ended = forge.PullMerged, user(m.MergeUser), wire.Time(m.MergedAt)
 		pr.MergeCommit = m.MergeCommitSHA
 		if pr.MergeCommit == "" {
 			pr.MergeCommit = m.SquashCommitSHA
 		}
 	case "closed", "locked":
-		pr.State, pr.Ended = forge.PullClosed, when(m.ClosedAt)
+		pr.State, pr.Ended = forge.PullClosed, wire.Time(m.ClosedAt)
 	}
 	return pr
-}
-
-func when(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.UTC()
 }
 
 // OpenPullRequest implements [forge.Forge].
@@ -210,47 +202,26 @@ func (f *Forge) OpenPullRequest(ctx context.Context, pr forge.PullRequest) (forg
 	if pr.Base == "" {
 		pr.Base = r.DefaultBranch
 	}
-	old, err := f.find(ctx, id, pr.Repo, pr.Branch)
-	if err != nil {
-		return pr, false, err
-	}
-	if old == nil {
-		title := pr.Title
-		if pr.Draft {
-			title = draftPrefix + title
-		}
-		made, _, err := f.api.MergeRequests.CreateMergeRequest(id, &sdk.CreateMergeRequestOptions{
-			Title: &title, Description: &pr.Body, SourceBranch: &pr.Branch, TargetBranch: &pr.Base,
-		}, with(ctx))
-		if err == nil {
-			return merge(pr, mergeRequest(pr.Repo, &made.BasicMergeRequest)), false, nil
-		}
-		if task.ClassOf(err) != task.Conflict { // there already otherwise: another run was faster
-			return pr, false, err
-		}
-		var ferr error
-		if old, ferr = f.find(ctx, id, pr.Repo, pr.Branch); ferr != nil || old == nil {
-			return pr, false, err
-		}
-	}
-	if old.State == forge.PullOpen && (old.Title != pr.Title || strings.TrimSpace(old.Body) != strings.TrimSpace(pr.Body)) {
-		title := pr.Title
-		if old.Draft { // what a person made of it stays
-			title = draftPrefix + title
-		}
-		done, _, err := f.api.MergeRequests.UpdateMergeRequest(id, int64(old.Number), &sdk.UpdateMergeRequestOptions{Title: &title, Description: &pr.Body}, with(ctx))
-		if err != nil {
-			return pr, false, err
-		}
-		return merge(pr, mergeRequest(pr.Repo, &done.BasicMergeRequest)), true, nil
-	}
-	return merge(pr, *old), true, nil
-}
-
-// merge keeps what only we know of a pull request.
-func merge(ours, theirs forge.PullRequest) forge.PullRequest {
-	theirs.Task, theirs.Files = ours.Task, ours.Files
-	return theirs
+	return wire.Pulls{
+		Find: func() (*forge.PullRequest, error) { return f.find(ctx, id, pr.Repo, pr.Branch) },
+		Create: func(title string) (forge.PullRequest, error) {
+			made, _, err := f.api.MergeRequests.CreateMergeRequest(id, &sdk.CreateMergeRequestOptions{
+				Title: &title, Description: &pr.Body, SourceBranch: &pr.Branch, TargetBranch: &pr.Base,
+			}, with(ctx))
+			if err != nil {
+				return forge.PullRequest{}, err
+			}
+			return mergeRequest(pr.Repo, &made.BasicMergeRequest), nil
+		},
+		Edit: func(number int, title string) (forge.PullRequest, error) {
+			done, _, err := f.api.MergeRequests.UpdateMergeRequest(id, int64(number), &sdk.UpdateMergeRequestOptions{Title: &title, Description: &pr.Body}, with(ctx))
+			if err != nil {
+				return forge.PullRequest{}, err
+			}
+			return mergeRequest(pr.Repo, &done.BasicMergeRequest), nil
+		},
+		Draft: draftPrefix, There: []task.Class{task.Conflict},
+	}.Open(pr)
 }
 
 // PullRequest implements [forge.Host].
@@ -272,8 +243,8 @@ func (f *Forge) SetStatus(ctx context.Context, address, commit string, s forge.S
 	if err != nil {
 		return err
 	}
-	if !git.IsID(commit) {
-		return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%q is not a commit", commit)}
+	if err := wire.CheckCommit(commit); err != nil {
+		return err
 	}
 	state := map[forge.StatusState]sdk.BuildStateValue{
 		forge.StatusPending: sdk.Running, forge.StatusSuccess: sdk.Success, forge.StatusFailure: sdk.Failed, forge.StatusStopped: sdk.Canceled,

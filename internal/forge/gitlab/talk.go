@@ -3,7 +3,6 @@ package gitlab
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,7 +41,7 @@ func (f *Forge) Issue(ctx context.Context, address string, number int) (forge.Is
 
 func issue(i *sdk.Issue) forge.Issue {
 	out := forge.Issue{
-		Number: int(i.IID), Title: i.Title, Body: i.Description, URL: i.WebURL, Open: i.State == "opened", Created: when(i.CreatedAt), Updated: when(i.UpdatedAt), Labels: i.Labels,
+		Number: int(i.IID), Title: i.Title, Body: i.Description, URL: i.WebURL, Open: i.State == "opened", Created: wire.Time(i.CreatedAt), Updated: wire.Time(i.UpdatedAt), Labels: i.Labels,
 	}
 	if i.Author != nil && i.Author.Username != "ghost" {
 		out.Author = forge.User{ID: strconv.FormatInt(i.Author.ID, 10), Name: i.Author.Username}
@@ -96,7 +95,7 @@ func (f *Forge) Acts(ctx context.Context, address string, number int) ([]forge.A
 	}
 	out := make([]forge.Act, len(all))
 	for i, e := range all {
-		out[i] = forge.Act{Who: user(&e.User), At: when(e.CreatedAt)}
+		out[i] = forge.Act{Who: user(&e.User), At: wire.Time(e.CreatedAt)}
 		if e.Action == "add" {
 			out[i].Kind, out[i].What = forge.Labeled, e.Label.Name
 		}
@@ -131,7 +130,7 @@ func (f *Forge) Comments(ctx context.Context, address string, at forge.Ref) ([]f
 }
 
 func note(n *sdk.Note) forge.Comment {
-	c := forge.Comment{ID: strconv.FormatInt(n.ID, 10), Body: n.Body, Created: when(n.CreatedAt), Updated: when(n.UpdatedAt), Internal: n.Internal}
+	c := forge.Comment{ID: strconv.FormatInt(n.ID, 10), Body: n.Body, Created: wire.Time(n.CreatedAt), Updated: wire.Time(n.UpdatedAt), Internal: n.Internal}
 	if n.Author.Username != "ghost" {
 		c.Author = forge.User{ID: strconv.FormatInt(n.Author.ID, 10), Name: n.Author.Username}
 	}
@@ -230,7 +229,7 @@ func (f *Forge) EditComment(ctx context.Context, address string, at forge.Ref, c
 	if err != nil {
 		return err
 	}
-	n, err := number(comment)
+	n, err := wire.CommentNumber(comment)
 	if err != nil {
 		return err
 	}
@@ -240,14 +239,6 @@ func (f *Forge) EditComment(ctx context.Context, address string, at forge.Ref, c
 		_, _, err = f.api.Notes.UpdateIssueNote(id, int64(at.Number), n, &sdk.UpdateIssueNoteOptions{Body: &body}, with(ctx))
 	}
 	return err
-}
-
-func number(id string) (int64, error) {
-	n, err := strconv.ParseInt(id, 10, 64)
-	if err != nil || n <= 0 {
-		return 0, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%q is not the number of a comment", id)}
-	}
-	return n, nil
 }
 
 // Reply implements [forge.Host].
@@ -277,7 +268,7 @@ func (f *Forge) Acknowledge(ctx context.Context, address string, at forge.Ref, c
 	case comment == "":
 		_, _, err = f.api.AwardEmoji.CreateMergeRequestAwardEmoji(id, int64(at.Number), eyes, with(ctx))
 	default:
-		n, nerr := number(comment)
+		n, nerr := wire.CommentNumber(comment)
 		if nerr != nil {
 			return nerr
 		}

@@ -1,5 +1,6 @@
 // Package wire owns what the adapters of forges share on the way to them: the HTTP client with
-// its limits, the classes of errors, the proof of a delivery, the addresses of repositories.
+// its limits, the classes of errors, the proof of a delivery, the addresses of repositories, and
+// how a pull request is opened once.
 //
 // Invariants: only the configured origin is ever connected to, at an address that was checked
 // at the socket; no redirect is followed; an answer is read up to a limit; a request that may
