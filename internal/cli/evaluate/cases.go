@@ -40,32 +40,11 @@ type CaseOutcome struct {
 	Seconds   float64            `json:"seconds"`
 }
 
-// FaultSums counts the cases of one fault.
+// FaultSums are the counts of the cases of one fault.
 type FaultSums struct {
-	Type         string     `json:"type"` // "fault", and "sums" for all together
-	Fault        eval.Fault `json:"fault,omitempty"`
-	Cases        int        `json:"cases"`
-	Right        int        `json:"right"`
-	FalseAccepts int        `json:"false_accepts"`
-	FalseRejects int        `json:"false_rejects"`
-	WrongReasons int        `json:"wrong_reasons"`
-	NotPlayed    int        `json:"not_played"`
-}
-
-func (s *FaultSums) add(j Judgement) {
-	s.Cases++
-	switch j {
-	case Right:
-		s.Right++
-	case FalseAccept:
-		s.FalseAccepts++
-	case FalseReject:
-		s.FalseRejects++
-	case WrongReason:
-		s.WrongReasons++
-	default:
-		s.NotPlayed++
-	}
+	Type  string     `json:"type"` // "fault", and "sums" for all together
+	Fault eval.Fault `json:"fault,omitempty"`
+	Counts
 }
 
 // NewCasesCmd makes the command "cases", to be added below "eval".
@@ -138,13 +117,7 @@ func cases(ctx context.Context, env *kit.Env, o CaseOptions) error {
 		return &kit.ExitError{Code: kit.Stopped, Err: errors.New("interrupted; cases that had not ended are missing")}
 	}
 	showSums(env, o.JSON, sums, total)
-	switch {
-	case total.FalseAccepts+total.FalseRejects+total.WrongReasons > 0:
-		return &kit.ExitError{Code: kit.NotVerified}
-	case total.NotPlayed > 0:
-		return &kit.ExitError{Code: kit.Failure}
-	}
-	return nil
+	return total.exit()
 }
 
 // brief says more only of what was not right.

@@ -10,46 +10,60 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/cli/taskview"
 )
 
-// Sums counts judgements.
-type Sums struct {
-	Type         string  `json:"type"` // "sums"
-	Cases        int     `json:"cases"`
-	Right        int     `json:"right"`
-	FalseAccepts int     `json:"false_accepts"`
-	FalseRejects int     `json:"false_rejects"`
-	WrongReasons int     `json:"wrong_reasons"`
-	NotPlayed    int     `json:"not_played"`
-	Seconds      float64 `json:"seconds"`
+// Counts are how many cases were judged in which way.
+type Counts struct {
+	Cases        int `json:"cases"`
+	Right        int `json:"right"`
+	FalseAccepts int `json:"false_accepts"`
+	FalseRejects int `json:"false_rejects"`
+	WrongReasons int `json:"wrong_reasons"`
+	NotPlayed    int `json:"not_played"`
 }
 
-func (s *Sums) add(o Outcome) {
-	s.Cases++
-	s.Seconds += o.Seconds
-	switch o.Judgement {
+func (c *Counts) add(j Judgement) {
+	c.Cases++
+	switch j {
 	case Right:
-		s.Right++
+		c.Right++
 	case FalseAccept:
-		s.FalseAccepts++
+		c.FalseAccepts++
 	case FalseReject:
-		s.FalseRejects++
+		c.FalseRejects++
 	case WrongReason:
-		s.WrongReasons++
+		c.WrongReasons++
 	default:
-		s.NotPlayed++
+		c.NotPlayed++
 	}
 }
 
 // exit is the command's end.
-func (s Sums) exit() error {
+func (c Counts) exit() error {
 	switch {
-	case s.FalseAccepts+s.FalseRejects+s.WrongReasons > 0:
+	case c.FalseAccepts+c.FalseRejects+c.WrongReasons > 0:
 		return &kit.ExitError{Code: kit.NotVerified}
-	case s.NotPlayed > 0:
+	case c.NotPlayed > 0:
 		return &kit.ExitError{Code: kit.Failure}
-	case s.Cases == 0:
-		return &kit.ExitError{Code: kit.Usage, Err: errors.New("there is no instance to run")}
 	}
 	return nil
+}
+
+// Sums are the counts of a run over instances.
+type Sums struct {
+	Type string `json:"type"` // "sums"
+	Counts
+	Seconds float64 `json:"seconds"`
+}
+
+func (s *Sums) add(o Outcome) {
+	s.Counts.add(o.Judgement)
+	s.Seconds += o.Seconds
+}
+
+func (s Sums) exit() error {
+	if s.Cases == 0 {
+		return &kit.ExitError{Code: kit.Usage, Err: errors.New("there is no instance to run")}
+	}
+	return s.Counts.exit()
 }
 
 // report prints cases as they end. Its methods are safe for concurrent use.
