@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"net/http/cgi"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -69,6 +71,19 @@ func Ours(t *testing.T, g *git.Git, src string) (gitdir string, commit func(*tes
 			t.Fatal(err)
 		}
 		return id
+	}
+}
+
+// GitHTTP serves the repositories below root over HTTP, to be pushed to as well.
+func GitHTTP(t *testing.T, root string) http.Handler {
+	t.Helper()
+	exe, err := exec.Command("git", "--exec-path").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &cgi.Handler{
+		Path: filepath.Join(strings.TrimSpace(string(exe)), "git-http-backend"), Stderr: io.Discard,
+		Env: []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER=x", "HOME=" + t.TempDir()},
 	}
 }
 

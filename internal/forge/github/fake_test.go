@@ -13,9 +13,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/cgi"
 	"net/http/httptest"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -46,12 +44,13 @@ const (
 // hub is a GitHub with one repository, whose every request and answer is held to GitHub's own
 // description.
 type hub struct {
-	t    *testing.T
-	desc *description
-	srv  *httptest.Server
-	bare string
-	key  *rsa.PrivateKey
-	hook *forgetest.Hook
+	t     *testing.T
+	desc  *description
+	srv   *httptest.Server
+	bare  string
+	files http.Handler // of git
+	key   *rsa.PrivateKey
+	hook  *forgetest.Hook
 
 	mu       sync.Mutex
 	id       int64
@@ -174,7 +173,7 @@ func newHub(t *testing.T, desc *description) *hub {
 	}
 	root := t.TempDir()
 	h := &hub{
-		t: t, desc: desc, bare: filepath.Join(root, fakeOwner, fakeRepo+".git"), key: key, hook: forgetest.Receive(t), id: fakeID, seq: 100,
+		t: t, desc: desc, bare: filepath.Join(root, fakeOwner, fakeRepo+".git"), files: forgetest.GitHTTP(t, root), key: key, hook: forgetest.Receive(t), id: fakeID, seq: 100,
 		clock: time.Now().UTC().Add(-time.Minute).Truncate(time.Second), issues: map[int]*ticket{}, reacts: map[string]int{},
 		may: map[string]string{"olga": "admin", "wanda": "write", "rita": "read"}, tokens: map[string]bool{"machine-token": true},
 	}
@@ -311,15 +310,8 @@ func (h *hub) git(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	exe, err := exec.Command("git", "--exec-path").Output()
-	if err != nil {
-		h.t.Error(err)
-	}
 	before := h.heads()
-	(&cgi.Handler{
-		Path: filepath.Join(strings.TrimSpace(string(exe)), "git-http-backend"), Stderr: io.Discard,
-		Env: []string{"GIT_PROJECT_ROOT=" + filepath.Dir(filepath.Dir(h.bare)), "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER=x", "HOME=" + h.t.TempDir()},
-	}).ServeHTTP(w, r)
+	h.files.ServeHTTP(w, r)
 	if !strings.HasSuffix(r.URL.Path, "/git-receive-pack") {
 		return
 	}

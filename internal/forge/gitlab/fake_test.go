@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/cgi"
 	"net/http/httptest"
 	"net/url"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -36,10 +34,11 @@ const (
 )
 
 type lab struct {
-	t    *testing.T
-	srv  *httptest.Server
-	bare string
-	hook *forgetest.Hook
+	t     *testing.T
+	srv   *httptest.Server
+	bare  string
+	files http.Handler // of git
+	hook  *forgetest.Hook
 
 	mu       sync.Mutex
 	id, seq  int
@@ -58,7 +57,7 @@ func newLab(t *testing.T) *lab {
 	t.Helper()
 	root := t.TempDir()
 	l := &lab{
-		t: t, bare: filepath.Join(root, fakePath+".git"), hook: forgetest.Receive(t), id: fakeID, seq: 100, clock: time.Now().UTC().Add(-time.Minute).Truncate(time.Second),
+		t: t, bare: filepath.Join(root, fakePath+".git"), files: forgetest.GitHTTP(t, root), hook: forgetest.Receive(t), id: fakeID, seq: 100, clock: time.Now().UTC().Add(-time.Minute).Truncate(time.Second),
 		labels: map[int][]object{}, notes: map[string][]object{}, awards: map[string]int{},
 	}
 	gittest.Run(t, root, "init", "-q", "--bare", "-b", "main", l.bare)
@@ -120,15 +119,8 @@ func (l *lab) git(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	exe, err := exec.Command("git", "--exec-path").Output()
-	if err != nil {
-		l.t.Error(err)
-	}
 	before := gittest.Run(l.t, l.bare, "for-each-ref", "--format=%(refname) %(objectname)")
-	(&cgi.Handler{
-		Path: filepath.Join(strings.TrimSpace(string(exe)), "git-http-backend"), Stderr: io.Discard,
-		Env: []string{"GIT_PROJECT_ROOT=" + strings.TrimSuffix(l.bare, "/"+fakePath+".git"), "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER=x", "HOME=" + l.t.TempDir()},
-	}).ServeHTTP(w, r)
+	l.files.ServeHTTP(w, r)
 	if after := gittest.Run(l.t, l.bare, "for-each-ref", "--format=%(refname) %(objectname)"); after != before {
 		for line := range strings.Lines(after) {
 			if ref, id, _ := strings.Cut(strings.TrimSpace(line), " "); !strings.Contains(before, strings.TrimSpace(line)) {
