@@ -147,27 +147,6 @@ func showSums(env *kit.Env, asJSON bool, sums map[eval.Fault]*FaultSums, total F
 	row("all", total)
 }
 
-// each plays the cases, n at once, in order.
-func each(ctx context.Context, n int, all []eval.Case, one func(eval.Case)) {
-	queue := make(chan eval.Case)
-	var wg sync.WaitGroup
-	for range n {
-		wg.Go(func() {
-			for c := range queue {
-				one(c)
-			}
-		})
-	}
-	for _, c := range all {
-		select {
-		case queue <- c:
-		case <-ctx.Done():
-		}
-	}
-	close(queue)
-	wg.Wait()
-}
-
 func playCase(ctx context.Context, a *app.App, p *prover.Prover, dir string, c eval.Case, limit time.Duration) CaseOutcome {
 	begin := a.Now()
 	o := CaseOutcome{Type: "case", Case: c.ID, Fault: c.Fault, Wanted: c.Fault.Wanted()}

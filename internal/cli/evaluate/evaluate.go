@@ -88,8 +88,8 @@ func evaluate(ctx context.Context, env *kit.Env, o Options) error {
 	p := player{env: env, dir: dir, repos: repos}
 	r := newReport(env.Out, o.JSON, env.Width())
 	r.begin(dir, len(instances)*len(variants))
-	play(ctx, max(o.Jobs, 1), instances, func(i eval.Instance) {
-		for _, v := range variants {
+	each(ctx, max(o.Jobs, 1), instances, func(i eval.Instance) {
+		for _, v := range variants { // one after the other: they share a baseline
 			if ctx.Err() != nil {
 				return
 			}
@@ -103,21 +103,20 @@ func evaluate(ctx context.Context, env *kit.Env, o Options) error {
 	return sums.exit()
 }
 
-// play runs the instances, n at once. The variants of one instance follow each other, since
-// they share a baseline.
-func play(ctx context.Context, n int, instances []eval.Instance, one func(eval.Instance)) {
-	queue := make(chan eval.Instance)
+// each does one for all, n at once, in order, until ctx is done.
+func each[T any](ctx context.Context, n int, all []T, one func(T)) {
+	queue := make(chan T)
 	var wg sync.WaitGroup
 	for range n {
 		wg.Go(func() {
-			for i := range queue {
-				one(i)
+			for x := range queue {
+				one(x)
 			}
 		})
 	}
-	for _, i := range instances {
+	for _, x := range all {
 		select {
-		case queue <- i:
+		case queue <- x:
 		case <-ctx.Done():
 		}
 	}

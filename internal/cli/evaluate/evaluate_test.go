@@ -104,14 +104,14 @@ func TestReportSaysWhatWasWrong(t *testing.T) {
 	}
 }
 
-func TestPlayRunsAllAtOnceUpToJobs(t *testing.T) {
+func TestEachRunsAtOnceUpToJobs(t *testing.T) {
 	for _, jobs := range []int{1, 3} {
 		var running, done atomic.Int64
 		var mu sync.Mutex
 		var most int64
 		together := make(chan struct{})
 		instances := make([]eval.Instance, 7)
-		play(t.Context(), jobs, instances, func(eval.Instance) {
+		each(t.Context(), jobs, instances, func(eval.Instance) {
 			mu.Lock()
 			most = max(most, running.Add(1))
 			mu.Unlock()
