@@ -60,20 +60,13 @@ func (f *Forge) Changed(ctx context.Context, address, label string, since time.T
 	if label != "" {
 		opt.Labels = []string{label}
 	}
-	all, err := wire.Pages(forge.MaxItems, func(page int) ([]*sdk.Issue, int, error) {
+	all, err := wire.List(forge.MaxItems, issue, func(page int) ([]*sdk.Issue, int, error) {
 		opt.ListOptions = sdk.ListOptions{Page: page, PageSize: pageSize}
 		is, res, err := r.ListRepoIssues(r.owner, r.name, opt)
 		return is, nextPage(res), err
 	})
-	if err != nil {
-		return nil, err
-	}
-	out := make([]forge.Issue, len(all))
-	for i, x := range all {
-		out[i] = issue(x)
-	}
-	slices.SortFunc(out, func(a, b forge.Issue) int { return a.Updated.Compare(b.Updated) })
-	return out, nil
+	slices.SortFunc(all, func(a, b forge.Issue) int { return a.Updated.Compare(b.Updated) })
+	return all, err
 }
 
 func nextPage(r *sdk.Response) int {

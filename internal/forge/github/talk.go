@@ -62,19 +62,11 @@ func (f *Forge) Changed(ctx context.Context, address, label string, since time.T
 	if label != "" {
 		opt.Labels = []string{label}
 	}
-	all, err := wire.Pages(forge.MaxItems, func(page int) ([]*github.Issue, int, error) {
+	return wire.List(forge.MaxItems, issue, func(page int) ([]*github.Issue, int, error) {
 		opt.ListOptions = github.ListOptions{Page: page, PerPage: pageSize}
 		is, res, err := r.Issues.ListByRepo(ctx, r.owner, r.name, opt)
 		return is, next(res), err
 	})
-	if err != nil {
-		return nil, err
-	}
-	out := make([]forge.Issue, len(all))
-	for i, x := range all {
-		out[i] = issue(x)
-	}
-	return out, nil
 }
 
 // Acts implements [forge.Host].
@@ -112,18 +104,10 @@ func (f *Forge) Comments(ctx context.Context, address string, at forge.Ref) ([]f
 	if err != nil {
 		return nil, err
 	}
-	all, err := wire.Pages(forge.MaxItems, func(page int) ([]*github.IssueComment, int, error) {
+	return wire.List(forge.MaxItems, comment, func(page int) ([]*github.IssueComment, int, error) {
 		cs, res, err := r.Issues.ListComments(ctx, r.owner, r.name, at.Number, &github.IssueListCommentsOptions{ListOptions: github.ListOptions{Page: page, PerPage: pageSize}})
 		return cs, next(res), err
 	})
-	if err != nil {
-		return nil, err
-	}
-	out := make([]forge.Comment, len(all))
-	for i, c := range all {
-		out[i] = comment(c)
-	}
-	return out, nil
 }
 
 func comment(c *github.IssueComment) forge.Comment {
@@ -138,20 +122,12 @@ func (f *Forge) ReviewComments(ctx context.Context, address string, number int) 
 	if err != nil {
 		return nil, err
 	}
-	all, err := wire.Pages(forge.MaxItems, func(page int) ([]*github.PullRequestComment, int, error) {
+	return wire.List(forge.MaxItems, reviewComment, func(page int) ([]*github.PullRequestComment, int, error) {
 		cs, res, err := r.PullRequests.ListComments(ctx, r.owner, r.name, number, &github.PullRequestListCommentsOptions{
 			Sort: "created", Direction: "asc", ListOptions: github.ListOptions{Page: page, PerPage: pageSize},
 		})
 		return cs, next(res), err
 	})
-	if err != nil {
-		return nil, err
-	}
-	out := make([]forge.Comment, len(all))
-	for i, c := range all {
-		out[i] = reviewComment(c)
-	}
-	return out, nil
 }
 
 func reviewComment(c *github.PullRequestComment) forge.Comment {

@@ -65,19 +65,11 @@ func (f *Forge) Changed(ctx context.Context, address, label string, since time.T
 	if !since.IsZero() {
 		opt.UpdatedAfter = &since
 	}
-	all, err := wire.Pages(forge.MaxItems, func(n int) ([]*sdk.Issue, int, error) {
+	return wire.List(forge.MaxItems, issue, func(n int) ([]*sdk.Issue, int, error) {
 		opt.ListOptions = page(n)
 		is, res, err := f.api.Issues.ListProjectIssues(id, opt, with(ctx))
 		return is, next(res), err
 	})
-	if err != nil {
-		return nil, err
-	}
-	out := make([]forge.Issue, len(all))
-	for i, x := range all {
-		out[i] = issue(x)
-	}
-	return out, nil
 }
 
 // Acts implements [forge.Host]: labels only; who assigned whom is text for people on GitLab.

@@ -295,6 +295,19 @@ func Pages[T any](max int, get func(page int) ([]T, int, error)) ([]T, error) {
 	return all, nil
 }
 
+// List is [Pages] with each item turned into one of ours.
+func List[T, U any](max int, ours func(T) U, get func(page int) ([]T, int, error)) ([]U, error) {
+	all, err := Pages(max, get)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]U, len(all))
+	for i, x := range all {
+		out[i] = ours(x)
+	}
+	return out, nil
+}
+
 // Decode reads a JSON document that may not be too deep: a decoder of nested structures is
 // only as safe as the depth it is given.
 func Decode(body []byte, into any) error {
