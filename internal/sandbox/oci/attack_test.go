@@ -114,8 +114,12 @@ func end(t *testing.T, b sandbox.Sandbox) {
 // does runs a command to whatever end and returns what it printed.
 func does(t *testing.T, b sandbox.Sandbox, command string) string {
 	t.Helper()
-	res, err := b.Guest().Exec(t.Context(), guest.ExecRequest{Shell: command, Head: 1 << 20, Tail: 1 << 20, Timeout: 3 * time.Minute}) // a guard: without a layer a program may stop for ever
-	if err != nil && gvisor() && task.ClassOf(err) != task.Internal {                                                                  // what passes the memory limit ends as a whole
+	guard := 3 * time.Minute // without a layer a program may stop for ever
+	if gvisor() {
+		guard = time.Minute // where one that traces itself does
+	}
+	res, err := b.Guest().Exec(t.Context(), guest.ExecRequest{Shell: command, Head: 1 << 20, Tail: 1 << 20, Timeout: guard})
+	if err != nil && gvisor() && task.ClassOf(err) != task.Internal { // what passes the memory limit ends as a whole
 		return "the sandbox ended: " + err.Error()
 	}
 	if err != nil {
