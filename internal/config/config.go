@@ -17,10 +17,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/goccy/go-yaml"
 
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -153,12 +153,34 @@ type Size int64
 // UnmarshalYAML implements yaml.BytesUnmarshaler.
 func (s *Size) UnmarshalYAML(b []byte) error {
 	text := strings.Trim(strings.TrimSpace(string(b)), `"'`)
-	n, err := humanize.ParseBytes(text)
-	if err != nil || n > math.MaxInt64 {
+	n, ok := bytesOf(text)
+	if !ok {
 		return fmt.Errorf("%q is not a size; write for example 4GiB or 512MB", text)
 	}
 	*s = Size(n)
 	return nil
+}
+
+// bytesOf reads a number with a unit: of 1000 (kB, MB, GB, TB) or of 1024 (KiB, MiB, GiB, TiB).
+func bytesOf(text string) (n int64, ok bool) {
+	digits := strings.TrimRight(strings.ToLower(text), " abgikmt")
+	unit := strings.TrimSuffix(strings.TrimSpace(strings.ToLower(text[len(digits):])), "b")
+	base := 1000.0
+	if strings.HasSuffix(unit, "i") {
+		unit, base = unit[:len(unit)-1], 1024
+	}
+	power := strings.Index("kmgt", unit) + 1
+	if unit == "" {
+		power = 0
+	} else if len(unit) != 1 || power == 0 {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(digits, 64)
+	f *= math.Pow(base, float64(power))
+	if err != nil || !(f >= 0 && f < math.MaxInt64) {
+		return 0, false
+	}
+	return int64(f), true
 }
 
 // Default returns the settings used where the file says nothing.

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
-
 	"github.com/daybreak-agent/daybreak/internal/cli/taskview"
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/model"
@@ -23,7 +21,7 @@ func (v *View) show(p event.Payload) {
 			v.line(warn, "↻", "resumed", fmt.Sprintf("from event %d of the log", p.From))
 		}
 	case *event.SnapshotReady:
-		text := fmt.Sprintf("%s  %s, %s%s", p.Base[:min(12, len(p.Base))], files(p.Files), humanize.Bytes(uint64(p.Bytes)), cached(p.Cached))
+		text := fmt.Sprintf("%s  %s, %s%s", p.Base[:min(12, len(p.Base))], files(p.Files), taskview.Size(p.Bytes), cached(p.Cached))
 		v.line(good, "✓", "checkout", text+"  "+ms(p.Millis))
 		for _, w := range p.Warnings {
 			v.line(warn, "!", "note", taskview.Escape(w))
@@ -255,7 +253,7 @@ func files(n int) string {
 	if n == 1 {
 		return "1 file"
 	}
-	return humanize.Comma(int64(n)) + " files"
+	return taskview.Count(int64(n)) + " files"
 }
 
 func cached(b bool) string {

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"charm.land/lipgloss/v2"
-	"github.com/dustin/go-humanize"
 
 	"github.com/daybreak-agent/daybreak/internal/cli/taskview"
 	"github.com/daybreak-agent/daybreak/internal/event"
@@ -225,7 +224,7 @@ func (v *View) status() {
 	frames := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 	doing := v.doing
 	if v.streams > 0 {
-		doing += fmt.Sprintf(" (%s)", humanize.Bytes(uint64(v.streams)))
+		doing += fmt.Sprintf(" (%s)", taskview.Size(int64(v.streams)))
 	}
 	left := fmt.Sprintf(" %c %s", frames[v.frame%len(frames)], doing)
 	right := v.budget()

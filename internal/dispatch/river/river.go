@@ -11,12 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/rivermigrate"
-	"github.com/riverqueue/river/rivertype"
 
 	"github.com/daybreak-agent/daybreak/internal/dispatch"
 	"github.com/daybreak-agent/daybreak/internal/store"
@@ -126,7 +126,7 @@ func (l lower) WithGroup(name string) slog.Handler { return lower{l.Handler.With
 // Start implements [dispatch.Engine].
 func (e *Engine[Tx]) Start(ctx context.Context, s dispatch.Setup) error {
 	workers := river.NewWorkers()
-	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, j *river.Job[order]) error {
+	river.AddWorker(workers, &worker[order]{log: e.log, work: func(ctx context.Context, j *river.Job[order]) error {
 		a, err := s.Work(ctx, store.Job{ID: j.ID, Task: j.Args.Task, Epoch: j.Args.Epoch, Priority: j.Priority})
 		if err != nil {
 			return err
@@ -135,7 +135,7 @@ func (e *Engine[Tx]) Start(ctx context.Context, s dispatch.Setup) error {
 			return river.JobSnooze(a.Again)
 		}
 		return nil
-	}))
+	}})
 	do := map[string]func(context.Context) error{}
 	var every []*river.PeriodicJob
 	for _, p := range s.Every {
@@ -144,12 +144,12 @@ func (e *Engine[Tx]) Start(ctx context.Context, s dispatch.Setup) error {
 			return chore{p.Name}, &river.InsertOpts{Queue: chores, MaxAttempts: 1, UniqueOpts: river.UniqueOpts{ByArgs: true, ByPeriod: p.Every}}
 		}, &river.PeriodicJobOpts{ID: p.Name, RunOnStart: true}))
 	}
-	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, j *river.Job[chore]) error {
+	river.AddWorker(workers, &worker[chore]{log: e.log, work: func(ctx context.Context, j *river.Job[chore]) error {
 		if f := do[j.Args.Name]; f != nil {
 			return f(ctx)
 		}
 		return river.JobCancel(fmt.Errorf("this process does not know the chore %q", j.Args.Name))
-	}))
+	}})
 	queues := map[string]river.QueueConfig{chores: {MaxWorkers: max(1, len(s.Every))}}
 	if s.Workers > 0 {
 		queues[orders] = river.QueueConfig{MaxWorkers: s.Workers}
@@ -158,7 +158,6 @@ func (e *Engine[Tx]) Start(ctx context.Context, s dispatch.Setup) error {
 	e.client, err = river.NewClient(e.driver, &river.Config{
 		Queues: queues, Workers: workers, PeriodicJobs: every, Logger: e.log,
 		FetchPollInterval: e.poll, FetchCooldown: min(e.poll, 50*time.Millisecond), JobTimeout: -1,
-		RetryPolicy: soon{}, ErrorHandler: teller{e.log},
 		// What a long run leaves when it is handed out again is refused; see the invariants.
 		RescueStuckJobsAfter: time.Hour, CompletedJobRetentionPeriod: time.Hour, CancelledJobRetentionPeriod: time.Hour,
 	})
@@ -171,24 +170,33 @@ func (e *Engine[Tx]) Start(ctx context.Context, s dispatch.Setup) error {
 	return nil
 }
 
-// soon retries what failed for reasons of ours within half a minute.
-type soon struct{}
+// worker does the jobs of one kind, and logs what one failed with.
+type worker[T river.JobArgs] struct {
+	river.WorkerDefaults[T]
+	log  *slog.Logger
+	work func(context.Context, *river.Job[T]) error
+}
 
-func (soon) NextRetry(j *rivertype.JobRow) time.Time {
+// NextRetry retries what failed for reasons of ours within half a minute.
+func (w *worker[T]) NextRetry(j *river.Job[T]) time.Time {
 	return time.Now().Add(min(time.Duration(j.Attempt)*time.Second, 30*time.Second))
 }
 
-// teller logs what a job failed with.
-type teller struct{ log *slog.Logger }
-
-func (t teller) HandleError(ctx context.Context, j *rivertype.JobRow, err error) *river.ErrorHandlerResult {
-	t.log.ErrorContext(ctx, "an order could not be worked", "kind", j.Kind, "job", j.ID, "args", string(j.EncodedArgs), "error", err)
-	return nil
-}
-
-func (t teller) HandlePanic(ctx context.Context, j *rivertype.JobRow, v any, trace string) *river.ErrorHandlerResult {
-	t.log.ErrorContext(ctx, "an order panicked", "kind", j.Kind, "job", j.ID, "panic", fmt.Sprint(v), "trace", trace)
-	return nil
+// Work implements river.Worker.
+func (w *worker[T]) Work(ctx context.Context, j *river.Job[T]) (err error) {
+	about := []any{"kind", j.Kind, "job", j.ID, "args", string(j.EncodedArgs)}
+	defer func() {
+		if v := recover(); v != nil {
+			w.log.ErrorContext(ctx, "an order panicked", append(about, "panic", fmt.Sprint(v), "trace", string(debug.Stack()))...)
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	err = w.work(ctx, j)
+	var later *river.JobSnoozeError
+	if err != nil && !errors.As(err, &later) {
+		w.log.ErrorContext(ctx, "an order could not be worked", append(about, "error", err)...)
+	}
+	return err
 }
 
 // Hurry implements [dispatch.Engine].
@@ -198,6 +206,9 @@ func (e *Engine[Tx]) Hurry(ctx context.Context, id int64) error {
 	}
 	return nil
 }
+
+// running is River's word for a job that a worker has.
+const running = "running"
 
 // Standing implements [dispatch.Engine].
 func (e *Engine[Tx]) Standing(ctx context.Context, id int64) (dispatch.Standing, error) {
@@ -212,7 +223,7 @@ func (e *Engine[Tx]) Standing(ctx context.Context, id int64) (dispatch.Standing,
 		return dispatch.Standing{}, fmt.Errorf("look at order %d: %w", id, err)
 	}
 	at := dispatch.Standing{Live: j.FinalizedAt == nil}
-	if j.State == rivertype.JobStateRunning && j.AttemptedAt != nil {
+	if j.State == running && j.AttemptedAt != nil {
 		at.Taken = *j.AttemptedAt
 	}
 	return at, nil
