@@ -123,6 +123,18 @@ func (PublicationHeld) EventKind() Kind { return "publication.held" }
 func (PublicationApproved) EventKind() Kind { return "publication.approved" }
 
 // EventKind implements [Payload].
+func (QuestionAsked) EventKind() Kind { return "question.asked" }
+
+// EventKind implements [Payload].
+func (QuestionAnswered) EventKind() Kind { return "question.answered" }
+
+// EventKind implements [Payload].
+func (Rebased) EventKind() Kind { return "change.rebased" }
+
+// EventKind implements [Payload].
+func (RebaseUndone) EventKind() Kind { return "change.rebase_undone" }
+
+// EventKind implements [Payload].
 func (BranchPushed) EventKind() Kind { return "branch.pushed" }
 
 // EventKind implements [Payload].
@@ -268,20 +280,6 @@ func newPayload(k Kind) Payload {
 		return &EffectDone{}
 	case "pull_request.opened":
 		return &PullRequestOpened{}
-	case "pull_request.ended":
-		return &PullRequestEnded{}
-	case "budget.raised":
-		return &BudgetRaised{}
-	case "target.moved":
-		return &TargetMoved{}
-	case "publication.held":
-		return &PublicationHeld{}
-	case "publication.approved":
-		return &PublicationApproved{}
-	case "branch.pushed":
-		return &BranchPushed{}
-	case "pull_request.reverted":
-		return &PullRequestReverted{}
 	case "run.clocked":
 		return &WallClocked{}
 	case "secret.redacted":
@@ -294,6 +292,36 @@ func newPayload(k Kind) Payload {
 		return &NetworkAsked{}
 	case "network.refused":
 		return &NetworkRefused{}
+	}
+	return newWord(k)
+}
+
+// newWord makes the payloads of what people say and do, of what is asked of them, and of what
+// happens to their branches.
+func newWord(k Kind) Payload {
+	switch k {
+	case "pull_request.ended":
+		return &PullRequestEnded{}
+	case "budget.raised":
+		return &BudgetRaised{}
+	case "target.moved":
+		return &TargetMoved{}
+	case "publication.held":
+		return &PublicationHeld{}
+	case "publication.approved":
+		return &PublicationApproved{}
+	case "question.asked":
+		return &QuestionAsked{}
+	case "question.answered":
+		return &QuestionAnswered{}
+	case "change.rebased":
+		return &Rebased{}
+	case "change.rebase_undone":
+		return &RebaseUndone{}
+	case "branch.pushed":
+		return &BranchPushed{}
+	case "pull_request.reverted":
+		return &PullRequestReverted{}
 	}
 	return nil
 }

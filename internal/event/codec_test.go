@@ -216,6 +216,7 @@ func payloads() []Payload {
 		&EffectDone{},
 		&PullRequestOpened{},
 		&PullRequestEnded{}, &BranchPushed{}, &BudgetRaised{}, &TargetMoved{}, &PublicationHeld{}, &PublicationApproved{}, &PullRequestReverted{},
+		&QuestionAsked{}, &QuestionAnswered{}, &Rebased{}, &RebaseUndone{},
 		&WallClocked{},
 		&Redacted{},
 		&Checkpoint{},

@@ -46,6 +46,11 @@ type Summary struct {
 	Held         *PublicationHeld
 	Moved        *TargetMoved
 	Approved     *PublicationApproved
+	Asked        *QuestionAsked
+	Answered     *QuestionAnswered
+	Rebased      *Rebased      // nil while the change stands on the base that the task began with
+	Undone       *RebaseUndone // the newest rebase did not work out
+	Rebases      int           // tried for this publication
 	Declined     *Declined
 	Stop         *StopRequested
 	PullRequest  *PullRequestOpened
@@ -65,6 +70,23 @@ type Summary struct {
 
 	Checkpoint *Checkpoint
 	Unknown    int // records of kinds that this build does not know
+
+	Before *Proof // what was proven before the rebase under way
+}
+
+// Proof is what a verdict is about, and rests on: see the fields of [Summary] of the same names.
+type Proof struct {
+	Base         string
+	Snapshot     *SnapshotReady
+	Setup        *SetupReady
+	Baseline     *BaselineFinished
+	Workspace    *WorkspaceSaved
+	Exported     *Exported
+	Verification *VerificationFinished
+	Rebased      *Rebased
+	VerifiedAt   time.Time
+	VerifiedSeq  int64
+	VerifiedHash string
 }
 
 // Effect is one outside effect. It is intended first and done later; one that is intended
@@ -77,6 +99,37 @@ type Effect struct {
 // Waits reports whether a verified change waits for a person's approval.
 func (s *Summary) Waits() bool {
 	return s.State == task.Publishing && s.Held != nil && (s.Approved == nil || s.Approved.Tree != s.Held.Tree)
+}
+
+// Parked reports whether the task rests until a person answers the agent's question.
+func (s *Summary) Parked() bool {
+	return !s.State.Done() && s.Asked != nil && (s.Answered == nil || s.Answered.N < s.Asked.N)
+}
+
+// Rebasing reports whether the change was put on a new base and is not proven there yet.
+func (s *Summary) Rebasing() bool { return s.State == task.Verifying && s.Before != nil }
+
+// rebase puts what was proven aside.
+func (s *Summary) rebase(p *Rebased) {
+	s.Before = &Proof{
+		s.Created.Base, s.Snapshot, s.Setup, s.Baseline, s.Workspace, s.Exported, s.Verification, s.Rebased,
+		s.VerifiedAt, s.VerifiedSeq, s.VerifiedHash,
+	}
+	s.Created.Base, s.Rebased, s.Undone, s.Rebases = p.To, p, nil, s.Rebases+1
+	s.Baseline, s.Exported, s.Verification = nil, nil, nil
+	s.VerifiedAt, s.VerifiedSeq, s.VerifiedHash = time.Time{}, 0, ""
+}
+
+// undo brings it back.
+func (s *Summary) undo(p *RebaseUndone) {
+	b := s.Before
+	if b == nil {
+		return
+	}
+	s.Created.Base, s.Snapshot, s.Setup, s.Baseline, s.Workspace = b.Base, b.Snapshot, b.Setup, b.Baseline, b.Workspace
+	s.Exported, s.Verification, s.Rebased = b.Exported, b.Verification, b.Rebased
+	s.VerifiedAt, s.VerifiedSeq, s.VerifiedHash = b.VerifiedAt, b.VerifiedSeq, b.VerifiedHash
+	s.Undone, s.Before = p, nil
 }
 
 // Fold applies the events of one task in order. On an error the summary holds what came
@@ -167,7 +220,7 @@ func (s *Summary) take(seq int64, p Payload) {
 		s.Reason = p.Reason
 		if p.From == task.InReview && p.To == task.Working { // what was proven is not what comes next
 			s.Submitted, s.Exported, s.Verification, s.Declined = nil, nil, nil, nil
-			s.Held, s.Approved, s.Moved = nil, nil, nil
+			s.Held, s.Approved, s.Moved, s.Undone, s.Rebases = nil, nil, nil, nil, 0
 			s.VerifiedAt, s.VerifiedSeq, s.VerifiedHash = time.Time{}, 0, ""
 		}
 	case *SnapshotReady:
@@ -192,6 +245,9 @@ func (s *Summary) take(seq int64, p Payload) {
 		s.Exported = p
 	case *VerificationFinished:
 		s.Verification = p
+		if p.Kind.Accepted() {
+			s.Before = nil
+		}
 	case *Declined:
 		s.Declined = p
 	case *StopRequested:
@@ -208,6 +264,14 @@ func (s *Summary) take(seq int64, p Payload) {
 		s.Held = p
 	case *PublicationApproved:
 		s.Approved = p
+	case *QuestionAsked:
+		s.Asked = p
+	case *QuestionAnswered:
+		s.Answered = p
+	case *Rebased:
+		s.rebase(p)
+	case *RebaseUndone:
+		s.undo(p)
 	case *PullRequestReverted:
 		s.Reverted = p
 	case *BranchPushed:

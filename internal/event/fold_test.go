@@ -209,3 +209,59 @@ func TestFollowUpStartsAnew(t *testing.T) {
 		t.Error("the pull request is forgotten")
 	}
 }
+
+// TestFoldRebase: what was proven is put aside by a rebase, brought back when that is undone, and
+// replaced when the change is proven on the new base.
+func TestFoldRebase(t *testing.T) {
+	proven := []Payload{
+		TaskCreated{Base: "b0"}, StateChanged{From: task.Queued, To: task.Preparing}, SnapshotReady{Digest: "d0"}, BaselineFinished{Runner: "r0"},
+		StateChanged{From: task.Preparing, To: task.Working}, StateChanged{From: task.Working, To: task.Verifying}, Exported{Tree: "t0"},
+		WorkspaceSaved{Step: 1}, VerificationFinished{Kind: task.Verified, Attempt: 1}, StateChanged{From: task.Verifying, To: task.Publishing},
+	}
+	moved := append(proven[:len(proven):len(proven)], Rebased{From: "b0", To: "b1"}, WorkspaceSaved{Step: 2}, StateChanged{From: task.Publishing, To: task.Verifying},
+		SnapshotReady{Digest: "d1"}, BaselineFinished{Runner: "r1"}, Exported{Tree: "t1"})
+	before, err := Fold(testLog(t, proven...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := func(more ...Payload) Summary {
+		s, err := Fold(testLog(t, append(moved[:len(moved):len(moved)], more...)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	if s := on(); !s.Rebasing() || s.Created.Base != "b1" || s.Verification != nil || s.Rebases != 1 {
+		t.Errorf("under way: %+v", s)
+	}
+	if s := on(VerificationFinished{Kind: task.Verified, Attempt: 2}); s.Rebasing() || s.Created.Base != "b1" || s.Verification.Attempt != 2 || s.Exported.Tree != "t1" || s.Workspace.Step != 2 {
+		t.Errorf("proven: %+v", s)
+	}
+	s := on(VerificationFinished{Kind: task.Regression, Attempt: 2}, RebaseUndone{To: "b0"}, StateChanged{From: task.Verifying, To: task.Publishing})
+	if s.Rebasing() || s.Undone == nil || s.Rebased != nil {
+		t.Errorf("undone: %+v", s)
+	}
+	for _, x := range []*Summary{&s, &before} { // what is about the log itself, and the word of the undoing
+		x.LastSeq, x.Epoch, x.LastHash, x.UpdatedAt, x.Undone, x.Rebases = 0, 0, "", before.CreatedAt, nil, 0
+	}
+	if diff := cmp.Diff(before, s); diff != "" {
+		t.Errorf("undone:\n%s", diff)
+	}
+}
+
+// TestParked: a task rests from its question until that is answered, or the task has ended.
+func TestParked(t *testing.T) {
+	ps := []Payload{
+		TaskCreated{}, StateChanged{From: task.Queued, To: task.Preparing}, StateChanged{From: task.Preparing, To: task.Working},
+		QuestionAsked{N: 1}, QuestionAnswered{N: 1}, QuestionAsked{N: 2}, StateChanged{From: task.Working, To: task.Declined},
+	}
+	for i, want := range []bool{false, false, false, true, false, true, false} {
+		s, err := Fold(testLog(t, ps[:i+1]...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Parked() != want {
+			t.Errorf("after %s: %v", ps[i].EventKind(), s.Parked())
+		}
+	}
+}

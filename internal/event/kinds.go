@@ -372,6 +372,42 @@ type TargetMoved struct {
 	Problem   string   `json:"problem,omitempty"`   // why that is not known
 }
 
+// QuestionAsked is the agent's question to people. The task rests without a worker until
+// somebody answers, or until the time is over.
+type QuestionAsked struct {
+	N        int       `json:"n"` // of the task, from 1
+	Step     int       `json:"step"`
+	Question string    `json:"question"`
+	Tried    string    `json:"tried"`
+	Until    time.Time `json:"until"` // without an answer the task is declined then
+}
+
+// QuestionAnswered is what a person said to it.
+type QuestionAnswered struct {
+	N      int    `json:"n"` // of the question
+	Signal string `json:"signal"`
+	Who    string `json:"who"`
+	Text   Text   `json:"text"`
+}
+
+// Rebased puts the change on the commit that the target branch has moved to. What was proven on
+// the base before counts for nothing until the change is proven on the new one, or the rebase is
+// undone.
+type Rebased struct {
+	Target string `json:"target"`
+	From   string `json:"from"`  // base so far
+	To     string `json:"to"`    // base from now on
+	Round  int    `json:"round"` // of the task, from 1
+}
+
+// RebaseUndone goes back to what was proven on the base before.
+type RebaseUndone struct {
+	To     string           `json:"to"`             // the base again
+	Head   string           `json:"head"`           // of the target, on which the change could not be proven
+	Kind   task.VerdictKind `json:"kind,omitempty"` // the verdict there
+	Reason string           `json:"reason"`
+}
+
 // PullRequestOpened is the product.
 type PullRequestOpened struct {
 	Branch string `json:"branch"`

@@ -53,13 +53,15 @@ const (
 	Stop    = "stop"    // Text is the reason
 	Budget  = "budget"  // Text is task.Limits in JSON: new totals, 0 for those that stay
 	Approve = "approve" // Text is the tree whose publication is approved
+	Answer  = "answer"  // Text answers the agent's question; when there is none any more, it is for the agent
+	Note    = "note"    // Text is for the agent and answers nothing
 )
 
 // Signal is a person's word waiting for the task.
 type Signal struct {
 	ID   string
 	Task task.ID
-	Kind string // [Steer], [Stop], [Approve], [Budget]
+	Kind string // [Steer], [Stop], …
 	Who  string
 	Text string
 	At   time.Time

@@ -66,6 +66,7 @@ func Transitions() []Transition {
 		{Verifying, Working, "rejected with evidence"},
 		{Verifying, Publishing, "verified"},
 		{Working, Declined, "the agent declines with a reason"},
+		{Publishing, Verifying, "the target branch moved"},
 		{Publishing, InReview, "pull request open"},
 		{InReview, Working, "a reviewer asks for a change"},
 		{InReview, Merged, "a person merged"},

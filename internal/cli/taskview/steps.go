@@ -125,6 +125,19 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 	case *event.PullRequestOpened:
 		p.item(e.Time, "pull request: %s", p.bold("%s", Escape(v.Title)))
 		p.full(v.Body)
+	case *event.Redacted:
+		p.item(e.Time, "%s masked in %s (%s)", plural(v.Count, "secret"), Escape(v.Where), Escape(v.Rule))
+	case *event.Checkpoint:
+		p.item(e.Time, "%s", p.dim("log signed up to event %d by key %s", v.Seq, Escape(v.KeyID)))
+	default:
+		p.word(e, payload)
+	}
+}
+
+// word writes what people said and did, what is asked of them, and what happened to their
+// branches.
+func (p *printer) word(e event.Event, payload event.Payload) {
+	switch v := payload.(type) {
 	case *event.BudgetRaised:
 		if v.Refused != "" {
 			p.item(e.Time, "%s asked for more budget: %s", Escape(v.Who), Escape(v.Refused))
@@ -140,6 +153,16 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 		default:
 			p.item(e.Time, "the target %s moved to %s; the change conflicts with it in %s", Escape(v.Target), Escape(v.Head), Escape(strings.Join(v.Conflicts, ", ")))
 		}
+	case *event.QuestionAsked:
+		p.item(e.Time, "%s %s", p.bold("question to people:"), Escape(v.Question))
+		p.item(e.Time, "  tried: %s", Escape(v.Tried))
+	case *event.QuestionAnswered:
+		p.item(e.Time, "%s answered:", Escape(v.Who))
+		p.text(v.Text)
+	case *event.Rebased:
+		p.item(e.Time, "the target %s moved: the change is put on %s and verified again", Escape(v.Target), short(v.To))
+	case *event.RebaseUndone:
+		p.item(e.Time, "it stays on %s, where it was proven: %s", short(v.To), Escape(v.Reason))
 	case *event.PublicationHeld:
 		p.item(e.Time, "the change of %s waits for a person's approval", plural(v.Files, "file"))
 	case *event.PublicationApproved:
@@ -154,10 +177,6 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 		p.item(e.Time, "what was merged was taken back by %s in commit %s", Escape(v.By), Escape(v.Commit))
 	case *event.BranchPushed:
 		p.item(e.Time, "%s pushed commit %s to the branch", Escape(cmp.Or(v.By, "somebody")), Escape(v.Head))
-	case *event.Redacted:
-		p.item(e.Time, "%s masked in %s (%s)", plural(v.Count, "secret"), Escape(v.Where), Escape(v.Rule))
-	case *event.Checkpoint:
-		p.item(e.Time, "%s", p.dim("log signed up to event %d by key %s", v.Seq, Escape(v.KeyID)))
 	default:
 		p.item(e.Time, "%s", p.dim("%s (not known to this version)", Escape(string(e.Kind))))
 	}
