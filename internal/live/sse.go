@@ -3,6 +3,7 @@ package live
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -29,7 +30,7 @@ func NewSender(w http.ResponseWriter) (*Sender, error) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // nginx would keep it back otherwise
-	if err := s.rc.SetReadDeadline(time.Time{}); err != nil {
+	if err := s.rc.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return nil, fmt.Errorf("live: %w", err)
 	}
 	w.WriteHeader(http.StatusOK)
@@ -61,7 +62,7 @@ func (s *Sender) Comment(text string) { s.buf.WriteString(": " + text + "\n\n") 
 
 // Flush sends what was added. Its error means that the viewer is gone.
 func (s *Sender) Flush() error {
-	if err := s.rc.SetWriteDeadline(time.Now().Add(writeWithin)); err != nil {
+	if err := s.rc.SetWriteDeadline(time.Now().Add(writeWithin)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	_, err := s.w.Write(s.buf.Bytes())
