@@ -49,6 +49,8 @@ type Laid struct {
 	Tree   string
 	Files  int   // links included, submodules not
 	Bytes  int64 // of file content
+
+	Entries []Entry // of the tree, in git's order
 }
 
 // Checkout makes dest, which must not exist or be empty, a work tree whose own repository
@@ -59,6 +61,9 @@ type Laid struct {
 func (g *Git) Checkout(ctx context.Context, gitdir, rev, dest string) (Laid, error) {
 	var l Laid
 	var err error
+	if l.Entries, err = g.ListTree(ctx, gitdir, rev); err != nil {
+		return l, err
+	}
 	if l.Tree, err = g.TreeID(ctx, gitdir, rev); err != nil {
 		return l, err
 	}
@@ -68,25 +73,74 @@ func (g *Git) Checkout(ctx context.Context, gitdir, rev, dest string) (Laid, err
 	if err := g.layRepository(ctx, gitdir, l.Commit, dest); err != nil {
 		return l, err
 	}
-	own := filepath.Join(dest, ".git")
-	at := func(args ...string) error {
-		_, err := g.run(ctx, call{dir: dest, args: append([]string{"--git-dir=" + own, "--work-tree=" + dest}, args...), max: 1 << 20})
-		return err
-	}
-	if err := at("read-tree", l.Commit); err != nil {
+	if err := g.inTree(ctx, dest, nil, "read-tree", l.Commit); err != nil {
 		return l, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("commit %s cannot be checked out", rev), Err: err}
 	}
-	if err := at("checkout-index", "--all", "--quiet", "--force"); err != nil {
+	if err := g.layFiles(ctx, dest, paths(l.Entries)); err != nil {
 		return l, err
 	}
 	if l.Files, l.Bytes, err = settle(dest); err != nil {
 		return l, err
 	}
-	// Two minimal-stat settings apply here too, or the refresh would store other fields.
-	if err := at("-c", "core.checkStat=minimal", "-c", "core.trustctime=false", "update-index", "-q", "--refresh"); err != nil {
-		return l, err
+	return l, g.refresh(ctx, dest)
+}
+
+// inTree runs git on a checkout that no sandbox has seen.
+func (g *Git) inTree(ctx context.Context, dest string, stdin io.Reader, args ...string) error {
+	own := filepath.Join(dest, ".git")
+	_, err := g.run(ctx, call{dir: dest, stdin: stdin, args: append([]string{"--git-dir=" + own, "--work-tree=" + dest}, args...), max: 1 << 20})
+	return err
+}
+
+// layFiles writes the index's entries of these paths into the work tree.
+func (g *Git) layFiles(ctx context.Context, dest string, paths []string) error {
+	if len(paths) == 0 {
+		return nil
 	}
-	return l, nil
+	return g.inTree(ctx, dest, &counted{paths: paths, total: len(paths), tell: g.cfg.progress}, "checkout-index", "-z", "--stdin", "--quiet", "--force")
+}
+
+// refresh makes the index agree with the files: those it knows by size and time are not read.
+func (g *Git) refresh(ctx context.Context, dest string) error {
+	// Two minimal-stat settings apply here too, or the refresh would store other fields.
+	return g.inTree(ctx, dest, nil, "-c", "core.checkStat=minimal", "-c", "core.trustctime=false", "update-index", "-q", "--refresh")
+}
+
+func paths(entries []Entry) []string {
+	out := make([]string, len(entries))
+	for i, e := range entries {
+		out[i] = e.Path
+	}
+	return out
+}
+
+// counted is a list of paths for git's standard input that says how far it was read.
+type counted struct {
+	paths []string
+	rest  []byte
+	total int
+	tell  Progress
+}
+
+// Read implements io.Reader.
+func (c *counted) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		if len(c.rest) == 0 {
+			if len(c.paths) == 0 {
+				break
+			}
+			c.rest = append(append(c.rest[:0], c.paths[0]...), 0)
+			c.paths = c.paths[1:]
+		}
+		m := copy(p[n:], c.rest)
+		c.rest = c.rest[m:]
+		n += m
+	}
+	c.tell.tell(StageCheckout, c.total-len(c.paths), c.total)
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
 }
 
 // layRepository writes dest/.git by hand around one pack with the commit's objects.
@@ -107,21 +161,14 @@ func (g *Git) layRepository(ctx context.Context, gitdir, commit, dest string) er
 			return err
 		}
 	}
-	pr, pw := io.Pipe()
-	packed := make(chan error, 1)
-	go func() {
-		_, err := g.run(ctx, call{
-			args:  []string{"--git-dir=" + gitdir, "pack-objects", "--quiet", "--revs", "--stdout", "--delta-base-offset", "--window=0", "--threads=2"},
-			stdin: strings.NewReader(commit + "\n"), out: pw, max: 1 << 40,
-		})
-		pw.CloseWithError(err)
-		packed <- err
-	}()
-	_, err := g.run(ctx, call{dir: dest, args: []string{"--git-dir=" + own, "index-pack", "--stdin"}, stdin: pr, max: 1 << 20})
-	pr.CloseWithError(io.ErrClosedPipe)
-	if perr := <-packed; perr != nil && err == nil {
-		err = perr
-	}
+	// git checks the sums of what it copies out of the packs of gitdir.
+	_, err := g.run(ctx, call{
+		args: []string{
+			"--git-dir=" + gitdir, "pack-objects", "--quiet", "--revs", "--delta-base-offset", "--window=0", "--threads=2",
+			filepath.Join(own, "objects", "pack", "pack"),
+		},
+		stdin: strings.NewReader(commit + "\n"), max: 1 << 20,
+	})
 	return err
 }
 

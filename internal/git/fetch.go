@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -117,7 +118,10 @@ func (g *Git) FetchCommit(ctx context.Context, gitdir, src, ref string) (string,
 	if s.local {
 		args = append(args, "--upload-pack="+g.helper("upload-pack", "uploadpack.allowAnySHA1InWant=true"))
 	}
-	_, err = g.run(ctx, call{args: append(args, "--", s.url, "+"+id+":"+pin), asks: s.url})
+	if g.cfg.progress != nil {
+		args = append(slices.DeleteFunc(args, func(a string) bool { return a == "--quiet" }), "--progress")
+	}
+	_, err = g.run(ctx, call{args: append(args, "--", s.url, "+"+id+":"+pin), asks: s.url, tells: g.cfg.progress != nil})
 	if err != nil {
 		return "", remoteError(s, ref, err)
 	}

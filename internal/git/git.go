@@ -54,6 +54,8 @@ type Config struct {
 	// Credential is asked before every command that speaks http or https to a server, and
 	// returns nil for one that is shown none. May be nil.
 	Credential func(ctx context.Context, url string) (*Credential, error)
+
+	progress Progress // see [Git.Telling]
 }
 
 // Git runs commands. It holds no state between them and is safe for concurrent use.
@@ -146,6 +148,7 @@ type call struct {
 	max   int64     // bytes of output; 0 is the configuration's
 	cut   bool      // at max, stop and return what there is with errCut
 	asks  string    // the URL of a server that is spoken to
+	tells bool      // standard error has git's progress
 }
 
 // errCut says that output was cut at the caller's own limit.
@@ -206,7 +209,11 @@ func (g *Git) run(ctx context.Context, c call) ([]byte, error) {
 		out = &buf
 	}
 	lw := &limited{w: out, left: limit, full: func() { cancel(errCut) }}
-	errs := &limited{w: &bytes.Buffer{}, left: 64 << 10}
+	var said bytes.Buffer
+	errs := io.Writer(&limited{w: &said, left: 64 << 10})
+	if c.tells {
+		errs = &meter{limited: limited{w: &said, left: 64 << 10}, tell: g.cfg.progress}
+	}
 	cmd.Stdout, cmd.Stderr = lw, errs
 	err := cmd.Run()
 	if cause := context.Cause(ctx); cause != nil {
@@ -221,7 +228,7 @@ func (g *Git) run(ctx context.Context, c call) ([]byte, error) {
 	if err != nil {
 		var ee *exec.ExitError
 		if errors.As(err, &ee) {
-			return buf.Bytes(), &failure{verb(c.args), ee.ExitCode(), errs.w.(*bytes.Buffer).String()}
+			return buf.Bytes(), &failure{verb(c.args), ee.ExitCode(), said.String()}
 		}
 		return nil, fmt.Errorf("run git %s: %w", verb(c.args), err)
 	}

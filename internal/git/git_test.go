@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -288,7 +289,7 @@ func TestCheckoutHoldsOneCommitAndIsReproducible(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l1 != l2 || treeHash(t, one, ".git/index") != treeHash(t, two, ".git/index") {
+	if !reflect.DeepEqual(l1, l2) || treeHash(t, one, ".git/index") != treeHash(t, two, ".git/index") {
 		t.Errorf("two checkouts differ: %+v %+v", l1, l2)
 	}
 	if l1.Files != 7 || l1.Commit == base {
