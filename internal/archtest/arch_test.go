@@ -35,7 +35,7 @@ var may = map[string][]string{
 	"event":    {"task"},
 	"policy":   {"task", "event"},
 	"model":    {"task"},
-	"guest":    {"task", "guest/forward", "codesearch"},
+	"guest":    {"task", "guest/forward", "codesearch", "codesearch/*"},
 	"sandbox":  {"guest", "task"},
 	"tool":     {"model", "sandbox", "policy", "guest", "task"},
 	"git":      {"task"},
@@ -51,7 +51,8 @@ var may = map[string][]string{
 	"agent":          {"task", "event", "policy", "model", "tool"},
 	"verify":         {"task", "event", "sandbox", "git", "guest", "snapshot", "verify/result", "verify/tamper", "verify/mutate"},
 
-	"codesearch": {},
+	"codesearch":         {},
+	"codesearch/symbols": {},
 
 	"verify/result": {"task"},
 	"verify/tamper": {"task"},
