@@ -71,6 +71,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, hooks ...Hooks) {
 		{"Watch", testWatch},
 		{"Update", testUpdate},
 		{"Deliveries", testDeliveries},
+		{"Access", testAccess},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, open(t)) })
