@@ -42,6 +42,9 @@ func (SetupFinished) EventKind() Kind { return "setup.finished" }
 func (SetupReady) EventKind() Kind { return "setup.ready" }
 
 // EventKind implements [Payload].
+func (IndexReady) EventKind() Kind { return "index.ready" }
+
+// EventKind implements [Payload].
 func (BaselineFinished) EventKind() Kind { return "baseline.finished" }
 
 // EventKind implements [Payload].
@@ -236,6 +239,8 @@ func newPayload(k Kind) Payload {
 		return &SetupFinished{}
 	case "setup.ready":
 		return &SetupReady{}
+	case "index.ready":
+		return &IndexReady{}
 	case "baseline.finished":
 		return &BaselineFinished{}
 	case "prompt.frozen":

@@ -193,7 +193,7 @@ func payloads() []Payload {
 		&SandboxStarted{},
 		&SandboxEnded{},
 		&SandboxRefused{},
-		&BaselineFinished{}, &SetupStarted{}, &SetupFinished{}, &SetupReady{},
+		&BaselineFinished{}, &SetupStarted{}, &SetupFinished{}, &SetupReady{}, &IndexReady{},
 		&PromptFrozen{},
 		&ModelRequested{},
 		&ModelResponded{},

@@ -149,6 +149,21 @@ type SetupReady struct {
 	Millis   int64    `json:"ms"`
 }
 
+// IndexReady says from what the agent's searches are answered: the search index of the snapshot
+// with its dependencies, or, with Files 0, ripgrep alone.
+type IndexReady struct {
+	Cached   bool     `json:"cached"`             // it was there already
+	Advanced bool     `json:"advanced,omitempty"` // made from that of an earlier commit
+	Later    bool     `json:"later,omitempty"`    // built while the agent works, for later tasks
+	Files    int      `json:"files"`
+	Text     int64    `json:"text"`  // bytes of the files
+	Bytes    int64    `json:"bytes"` // of the index
+	Symbols  int      `json:"symbols"`
+	Slow     []string `json:"slow,omitempty"`    // files whose symbols could not be read in time
+	Trouble  string   `json:"trouble,omitempty"` // why there is none or it was made anew; one line
+	Millis   int64    `json:"ms"`
+}
+
 // BaselineFinished summarises the suite on the base commit.
 type BaselineFinished struct {
 	Runner   string   `json:"runner"`
@@ -411,8 +426,9 @@ type RebaseUndone struct {
 // PullRequestOpened is the product.
 type PullRequestOpened struct {
 	Branch string `json:"branch"`
-	Head   string `json:"head"` // commit id
-	URL    string `json:"url"`  // or path
+	Head   string `json:"head"`           // commit id
+	Base   string `json:"base,omitempty"` // on which the head was proven
+	URL    string `json:"url"`            // or path
 	Number int    `json:"number,omitempty"`
 	Title  string `json:"title"`
 	Body   Text   `json:"body"`

@@ -103,6 +103,8 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 		}
 	case *event.SetupStarted, *event.SetupFinished, *event.SetupReady:
 		p.setup(e, v)
+	case *event.IndexReady:
+		p.index(e, v)
 	case *event.BaselineFinished:
 		s := fmt.Sprintf("baseline: %d passed, %d failed, %d skipped, %d flaky", v.Passed, v.Failed, v.Skipped, len(v.Flaky))
 		p.item(e.Time, "%s  %s%s", s, p.dim("%s", Escape(v.Command)), reason(v.Problem))
@@ -395,4 +397,28 @@ func reason(s string) string {
 		return ""
 	}
 	return " · " + Escape(s)
+}
+
+// index says from what searches are answered.
+func (p *printer) index(e event.Event, v *event.IndexReady) {
+	if v.Trouble != "" {
+		p.item(e.Time, "%s", p.red("search index: %s", Escape(v.Trouble)))
+	}
+	if v.Files == 0 {
+		return
+	}
+	how := "made"
+	switch {
+	case v.Cached:
+		how = "from an earlier task"
+	case v.Advanced:
+		how = "made from an earlier one"
+	}
+	if v.Later {
+		how += ", for later tasks"
+	}
+	p.item(e.Time, "search index: %s, %s, %s, %s  %s", plural(v.Files, "file"), plural(v.Symbols, "symbol"), Size(v.Bytes), how, took(v.Millis))
+	if len(v.Slow) > 0 {
+		p.item(e.Time, "  without the symbols of %s", Escape(strings.Join(v.Slow, ", ")))
+	}
 }
