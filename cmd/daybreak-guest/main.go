@@ -1,7 +1,7 @@
 // Command daybreak-guest is the helper inside a sandbox: "serve" answers the worker on standard
 // input and output until the input ends, "export" writes the change of a work tree, "limit" is
 // run by the OCI runtime while it makes a sandbox, "probe" tries from inside what a sandbox must
-// not allow.
+// not allow, "index" builds the search index of the work tree.
 package main
 
 import (
@@ -40,6 +40,7 @@ func run(args []string) error {
 	case "serve":
 		root := flags.String("root", "/workspace", "work tree")
 		logs := flags.String("logs", "/tmp/.daybreak", "directory of command output")
+		index := flags.String("index", "/.daybreak/index", "directory of the search index, where there is one")
 		var forwards []guest.Forward
 		flags.Func("forward", "PORT=SOCKET, may be repeated", func(s string) error {
 			f, err := guest.ParseForward(s)
@@ -54,7 +55,7 @@ func run(args []string) error {
 			return err
 		}
 		guest.WarmThreads(32)
-		return guest.Serve(context.Background(), os.Stdin, os.Stdout, guest.ServerOptions{Root: *root, LogDir: *logs, Forwards: forwards})
+		return guest.Serve(context.Background(), os.Stdin, os.Stdout, guest.ServerOptions{Root: *root, LogDir: *logs, Forwards: forwards, Index: *index})
 	case "export":
 		var o guest.ExportOptions
 		flags.StringVar(&o.Lower, "lower", "", "base tree")
@@ -72,6 +73,8 @@ func run(args []string) error {
 			return err
 		}
 		return guest.ExportServe(os.Stdout, o)
+	case "index":
+		return index(flags, args)
 	case "limit":
 		return guest.LimitUserNamespaces()
 	case "probe":
@@ -86,5 +89,21 @@ func run(args []string) error {
 		}
 		return probe.Run(os.Stdout, o)
 	}
-	return fmt.Errorf("unknown verb %q; use serve, export, limit or probe", verb)
+	return fmt.Errorf("unknown verb %q; use serve, export, index, limit or probe", verb)
+}
+
+// index builds the search index. With --from it reads the names of the changed files.
+func index(flags *flag.FlagSet, args []string) error {
+	var o guest.IndexOptions
+	flags.StringVar(&o.Root, "root", "/workspace", "work tree")
+	flags.StringVar(&o.Out, "out", "", "directory to make")
+	flags.StringVar(&o.From, "from", "", "an earlier index")
+	err := flags.Parse(args)
+	if err == nil && o.From != "" {
+		o.Changed, err = guest.ReadPaths(os.Stdin)
+	}
+	if err != nil {
+		return err
+	}
+	return guest.BuildIndex(context.Background(), o, os.Stdout)
 }

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-const manifestName = "index.json"
+// ManifestName is the file of an index without which it is none.
+const ManifestName = "index.json"
 
 // manifest lists the segments. It is written last: a directory without one is no index.
 type manifest struct {
@@ -53,7 +54,7 @@ func (b *builder) finish(dead [][]uint32) (Stats, error) {
 	}
 	_, err = tmp.Write(text)
 	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Sync(), tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), filepath.Join(b.dir, manifestName))
+		err = os.Rename(tmp.Name(), filepath.Join(b.dir, ManifestName))
 	}
 	return b.stats, err
 }
@@ -73,7 +74,7 @@ type part struct {
 
 // Open maps an index.
 func Open(dir string) (*Index, error) {
-	f, err := os.Open(filepath.Join(dir, manifestName))
+	f, err := os.Open(filepath.Join(dir, ManifestName))
 	if err != nil {
 		return nil, fmt.Errorf("open the search index: %w", err)
 	}

@@ -29,6 +29,9 @@ const Path = "/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bi
 // GuestPath is our helper inside; every command may start it.
 const GuestPath = "/.daybreak/guest"
 
+// IndexDir is where the helper finds [Spec.Index].
+const IndexDir = "/.daybreak/index"
+
 // Spec says what to start.
 type Spec struct {
 	Task    string // owner; orphans are found by it
@@ -36,6 +39,7 @@ type Spec struct {
 	Tree    string // host directory, read-only lowest layer of WorkDir; may be empty
 	Work    Layers // over Tree: what preparing the checkout left in it, such as node_modules
 	Home    Layers
+	Index   string // host directory with the search index of Tree and Work, read-only at IndexDir; may be empty
 	// System are layers over the root file system's /usr, /etc and /var: packages that setup
 	// installed. A sandbox with System.Keep is one for setup: its commands run as root of its
 	// own user namespace, with the few capabilities of a package manager, and may write there.

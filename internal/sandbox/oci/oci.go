@@ -254,6 +254,9 @@ func (r *Runtime) check(spec sandbox.Spec) error {
 	if err := errors.Join(checkLayers(spec), checkForwards(spec.Forwards), checkFiles(spec)); err != nil {
 		return &task.Error{Class: task.Invalid, Msg: strings.ReplaceAll(err.Error(), "\n", "; ")}
 	}
+	if spec.Index != "" && !filepath.IsAbs(spec.Index) {
+		return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("search index %q is not an absolute path", spec.Index)}
+	}
 	var targets []string
 	for _, m := range spec.Mounts {
 		err := checkTarget(m.Target)

@@ -86,6 +86,11 @@ func (s *box) buildRoot(spec sandbox.Spec) error {
 			return refused("forward of port "+strconv.Itoa(f.Port), forwardFix, err)
 		}
 	}
+	if spec.Index != "" {
+		if err := s.attachOperator(root, sandbox.Mount{Source: spec.Index, Target: sandbox.IndexDir}); err != nil {
+			return refused("search index", "", err)
+		}
+	}
 	for _, mount := range spec.Mounts {
 		if err := s.attachOperator(root, mount); err != nil {
 			return refused("mount "+mount.Target, "check the operator's mounts", err)

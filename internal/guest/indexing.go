@@ -1,0 +1,247 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybreak-agent/daybreak/internal/codesearch"
+	"github.com/daybreak-agent/daybreak/internal/codesearch/symbols"
+)
+
+// SymbolsFile is the name of the file of symbols beside the index's own.
+const SymbolsFile = "symbols"
+
+// IndexOptions of [BuildIndex].
+type IndexOptions struct {
+	Root string // the work tree
+	Out  string // where to; empty or absent
+	From string // the index of an earlier state of the tree; "" for none
+	// Changed are the files whose content is another than when From was made; which files there
+	// are, is looked up. nil: everything is read.
+	Changed []string
+}
+
+// Indexed says what was built.
+type Indexed struct {
+	Files    []IndexedFile    `json:"files"`
+	Stats    codesearch.Stats `json:"stats"`
+	Symbols  int              `json:"symbols"`
+	Slow     []string         `json:"slow,omitempty"`    // files that ctags did not get through, at most [maxSlow]
+	Problem  string           `json:"problem,omitempty"` // why there are no symbols
+	Advanced bool             `json:"advanced"`          // most was taken from the earlier index
+}
+
+// IndexedFile is one file of an index.
+type IndexedFile struct {
+	Name string `json:"name"`
+	Size int64  `json:"size"`
+}
+
+const (
+	maxSlow       = 20
+	maxIndexFile  = 1 << 30
+	maxIndexFiles = 10_000
+	maxIndexBytes = 16 << 30
+	maxPaths      = 64 << 20 // of names
+)
+
+// Check refuses what no [BuildIndex] says.
+func (x Indexed) Check() error {
+	seen, total := map[string]bool{}, int64(0)
+	for _, f := range x.Files {
+		if !indexName().MatchString(f.Name) || seen[f.Name] || f.Size < 0 || f.Size > maxIndexFile {
+			return fmt.Errorf("an index has no file %.40q of %d bytes", f.Name, f.Size)
+		}
+		seen[f.Name] = true
+		total += f.Size
+	}
+	if !seen[codesearch.ManifestName] || len(x.Files) > maxIndexFiles || total > maxIndexBytes {
+		return fmt.Errorf("%d files of %d bytes are no index", len(x.Files), total)
+	}
+	return nil
+}
+
+func indexName() *regexp.Regexp { return regexp.MustCompile(`^(index\.json|symbols|\d{4,6}\.seg)$`) }
+
+// BuildIndex writes the search index and the symbols of a work tree, and says on out what it
+// wrote, as one line of JSON. It is run by a command of the sandbox.
+func BuildIndex(ctx context.Context, o IndexOptions, out io.Writer) error {
+	files, err := listed(ctx, o.Root)
+	if err != nil {
+		return err
+	}
+	var done Indexed
+	var old *codesearch.Index
+	if o.From != "" && o.Changed != nil {
+		if old, err = codesearch.Open(o.From); err == nil {
+			defer old.Close()
+			err = old.Verify()
+		}
+		if err != nil {
+			old = nil // built from nothing
+		}
+	}
+	var again, gone []string // to be read again; no longer there
+	if old != nil {
+		if again, gone, err = compare(old, files, o.Changed); err != nil {
+			return err
+		}
+		done.Stats, done.Advanced, err = codesearch.Advance(ctx, o.Out, old, o.Root, again, gone, codesearch.BuildOptions{})
+		if err != nil {
+			return err
+		}
+	}
+	if !done.Advanced {
+		again = files
+		if done.Stats, err = codesearch.Build(ctx, o.Out, o.Root, files, codesearch.BuildOptions{}); err != nil {
+			return err
+		}
+	}
+	var tags []symbols.Tag
+	if done.Advanced {
+		if tags, err = oldTags(filepath.Join(o.From, SymbolsFile), again, gone); err != nil {
+			again, tags = files, nil
+		}
+	}
+	fresh, slow, err := symbols.Scan(ctx, again, symbols.Options{Start: command(o.Root)})
+	switch {
+	case err == nil:
+		tags = append(tags, fresh...)
+		done.Symbols, done.Slow = len(tags), slow[:min(len(slow), maxSlow)]
+		err = symbols.Write(filepath.Join(o.Out, SymbolsFile), tags)
+	case ctx.Err() == nil: // a search needs no symbols
+		done.Problem, err = err.Error(), nil
+	}
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(o.Out)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		st, err := e.Info()
+		if err != nil {
+			return err
+		}
+		done.Files = append(done.Files, IndexedFile{e.Name(), st.Size()})
+	}
+	return json.NewEncoder(out).Encode(done)
+}
+
+// listed are the files that a search of the whole tree looks at.
+func listed(ctx context.Context, root string) ([]string, error) {
+	cmd := exec.CommandContext(ctx, "rg", "--no-config", "--hidden", "--glob", "!.git", "--color", "never", "--files", "--null", "./")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 1 {
+		return nil, nil // there is none
+	}
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 2 || len(out) == 0) { // 2: some cannot be read
+		return nil, fmt.Errorf("list the files of %s: %w", root, err)
+	}
+	var files []string
+	for name := range bytes.SplitSeq(bytes.TrimSuffix(out, []byte{0}), []byte{0}) {
+		files = append(files, filepath.Clean(string(name)))
+	}
+	slices.Sort(files)
+	return files, nil
+}
+
+// compare finds what of an earlier index does not hold for these files.
+func compare(old *codesearch.Index, files, changed []string) (again, gone []string, err error) {
+	now := make(map[string]bool, len(files))
+	for _, f := range files {
+		now[f] = true
+	}
+	had := make(map[string]bool, len(files))
+	if err := old.Children("", func(p string) bool {
+		if had[p] = true; !now[p] {
+			gone = append(gone, p)
+		}
+		return true
+	}); err != nil {
+		return nil, nil, err
+	}
+	differs := make(map[string]bool, len(changed))
+	for _, f := range changed {
+		differs[f] = true
+	}
+	for _, f := range files {
+		if !had[f] || differs[f] {
+			again = append(again, f)
+		}
+	}
+	return again, gone, nil
+}
+
+// oldTags are those of an earlier file that still hold.
+func oldTags(name string, lists ...[]string) ([]symbols.Tag, error) {
+	f, err := symbols.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	tags, err := f.All()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	for _, p := range slices.Concat(lists...) {
+		out[p] = true
+	}
+	return slices.DeleteFunc(tags, func(t symbols.Tag) bool { return out[t.Path] }), nil
+}
+
+// command runs programs in dir, each in a process group of its own that ends with it.
+func command(dir string) symbols.Start {
+	return func(ctx context.Context, argv []string, read func(io.Reader) error) error {
+		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+		cmd.Dir = dir
+		cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+		cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+		cmd.WaitDelay = time.Second
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		if err := cmd.Start(); errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+			return symbols.ErrNoProgram
+		} else if err != nil {
+			return err
+		}
+		err = read(stdout)
+		stdout.Close()
+		return errors.Join(err, cmd.Wait())
+	}
+}
+
+// ReadPaths reads names with a NUL after each. It is never nil.
+func ReadPaths(in io.Reader) ([]string, error) {
+	b, err := io.ReadAll(io.LimitReader(in, maxPaths))
+	if err != nil {
+		return nil, err
+	}
+	out := []string{}
+	for p := range strings.SplitSeq(string(b), "\x00") {
+		if p != "" {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
