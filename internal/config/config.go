@@ -37,6 +37,7 @@ type Config struct {
 	Sandbox   Sandbox             `yaml:"sandbox"`
 	Network   string              `yaml:"network"` // "registries" or "offline"; a repository can only narrow it
 	Mirror    Mirror              `yaml:"mirror"`
+	Rebase    string              `yaml:"rebase"`  // "verify", "say" or "off": when the target branch moved before the publication
 	Publish   string              `yaml:"publish"` // "at_once", or "hold": a person approves first; a repository can only hold
 	Author    Author              `yaml:"author"`
 	Store     Store               `yaml:"store"`
@@ -51,6 +52,10 @@ type Config struct {
 const (
 	AtOnce = "at_once"
 	Hold   = "hold" // after a person's approval
+
+	RebaseVerify = "verify" // put the change on the target's tip and verify it again there
+	RebaseSay    = "say"    // say in the pull request that it moved, and what conflicts
+	RebaseOff    = "off"    // do not look
 )
 
 // Provider is one model service.
@@ -198,13 +203,13 @@ func Default() Config {
 			Setup: "detect", SetupTimeout: 20 * time.Minute,
 		},
 		Network: "registries",
-		Publish: AtOnce,
-		Mirror:  Mirror{StoreSize: 10 << 30, Limits: MirrorLimits{NewNames: 20, NewVersions: 200, Fetches: 5000, Refusals: 500, Connections: 64, PerSecond: 2000}},
-		Author:  Author{Name: "Daybreak", Email: "daybreak@localhost"},
-		Store:   Store{Engine: SQLite},
-		Serve:   defaultServe(),
-		Forges:  map[string]Forge{},
-		Intake:  defaultIntake(),
+		Publish: AtOnce, Rebase: RebaseVerify,
+		Mirror: Mirror{StoreSize: 10 << 30, Limits: MirrorLimits{NewNames: 20, NewVersions: 200, Fetches: 5000, Refusals: 500, Connections: 64, PerSecond: 2000}},
+		Author: Author{Name: "Daybreak", Email: "daybreak@localhost"},
+		Store:  Store{Engine: SQLite},
+		Serve:  defaultServe(),
+		Forges: map[string]Forge{},
+		Intake: defaultIntake(),
 	}
 }
 
@@ -286,6 +291,9 @@ func (c Config) check(path string) error {
 	}
 	if err := errors.Join(checkForges(c.Forges), c.Intake.check()); err != nil {
 		return bad("%v", err)
+	}
+	if c.Rebase != RebaseVerify && c.Rebase != RebaseSay && c.Rebase != RebaseOff {
+		return bad("rebase is %q; use verify, say or off", c.Rebase)
 	}
 	if c.Publish != AtOnce && c.Publish != Hold {
 		return bad("publish is %q; use at_once or hold", c.Publish)

@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -270,18 +271,19 @@ func neutral() CommitInfo {
 }
 
 // Commit stores a commit of the tree and returns its id; the same arguments give the same id.
-// parent may be "".
-func (g *Git) Commit(ctx context.Context, gitdir, tree, parent string, info CommitInfo) (string, error) {
-	for _, id := range []string{tree, parent} {
-		if id != "" && !IsID(id) {
+// Parents may be "" and are left out then; with two of them it is a merge.
+func (g *Git) Commit(ctx context.Context, gitdir, tree, parent string, info CommitInfo, merged ...string) (string, error) {
+	parents := slices.DeleteFunc(append([]string{parent}, merged...), func(p string) bool { return p == "" })
+	for _, id := range append([]string{tree}, parents...) {
+		if !IsID(id) {
 			return "", &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%q is not an object id", id)}
 		}
 	}
 	name, email := identity(info.AuthorName, "Daybreak"), identity(info.AuthorEmail, "daybreak@localhost")
 	when := fmt.Sprintf("@%d +0000", info.When.Unix())
 	args := []string{"--git-dir=" + gitdir, "commit-tree", "-F", "-"}
-	if parent != "" {
-		args = append(args, "-p", parent)
+	for _, p := range parents {
+		args = append(args, "-p", p)
 	}
 	out, err := g.run(ctx, call{args: append(args, tree), stdin: strings.NewReader(strings.ReplaceAll(info.Message, "\x00", "")), env: []string{
 		"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + email, "GIT_AUTHOR_DATE=" + when,

@@ -35,8 +35,10 @@ type Input struct {
 	NoTitle   bool           // the agent's title is not borne out: the issue's stands instead
 	Dropped   int            // sentences of the agent's that were left out for that
 	Moved     *event.TargetMoved
-	Evidence  Evidence // the signed bundle that goes with it; zero for none
-	Rerun     string   // one shell line that repeats the proof; "" composes one from git and the test's own command
+	Rebased   *event.Rebased      // nil: the change stands on the base that the task began with
+	Undone    *event.RebaseUndone // it could not be proven where the target branch is
+	Evidence  Evidence            // the signed bundle that goes with it; zero for none
+	Rerun     string              // one shell line that repeats the proof; "" composes one from git and the test's own command
 }
 
 // FileStat counts the changed lines of a path.
@@ -64,7 +66,7 @@ func Compose(in Input) (title, body string) {
 		"Text in boxes marked as the agent's words was written by a model; everything else comes from the record.\n\n")
 	fmt.Fprintf(&b, "Issue: **%s**\n\n", text(in.Created.IssueTitle, 200))
 	writeResult(&b, in)
-	writeMoved(&b, in.Moved)
+	writeMoved(&b, in)
 	writeWords(&b, "What was wrong", in.Submitted.Cause)
 	writeWords(&b, "What changed", in.Submitted.Fix)
 	if in.Dropped > 0 {
@@ -78,8 +80,17 @@ func Compose(in Input) (title, body string) {
 	return titleOf(in), b.String()
 }
 
-// writeMoved says that the branch to merge into is not where the change was proven any more.
-func writeMoved(b *strings.Builder, m *event.TargetMoved) {
+// writeMoved says that the branch to merge into is not where it was, and what that means.
+func writeMoved(b *strings.Builder, in Input) {
+	if r := in.Rebased; r != nil {
+		fmt.Fprintf(b, "While Daybreak worked the branch %s moved from %s to %s. The change was put on %s and verified there again, by the whole protocol: this result is of that base.\n\n",
+			code(r.Target), code(r.From), code(r.To), code(r.To))
+	}
+	if u := in.Undone; u != nil {
+		fmt.Fprintf(b, "**It was also tried on the new tip of the target branch, %s, and is not proven there** (%s): %s\n\n",
+			code(u.Head), strings.ReplaceAll(string(u.Kind), "_", " "), text(u.Reason, 300))
+	}
+	m := in.Moved
 	if m == nil {
 		return
 	}

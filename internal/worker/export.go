@@ -249,30 +249,36 @@ func (r *run) saveWorkspace(ctx context.Context, why string) error {
 }
 
 func (r *run) recordWorkspace(ctx context.Context, why string, files []git.Change) error {
-	doc, err := json.Marshal(files)
+	saved, err := r.workspace(ctx, r.snap.Base, why, files)
 	if err != nil {
 		return err
 	}
+	_, err = r.j.Append(ctx, saved)
+	return err
+}
+
+// workspace is the record of a change of a base.
+func (r *run) workspace(ctx context.Context, base, why string, files []git.Change) (saved event.WorkspaceSaved, err error) {
+	doc, err := json.Marshal(files)
+	if err != nil {
+		return saved, err
+	}
 	diff := ""
 	if len(files) > 0 {
-		tree, err := r.cfg.Git.BuildTree(ctx, r.snap.GitDir, r.snap.Base, files)
+		tree, err := r.cfg.Git.BuildTree(ctx, r.snap.GitDir, base, files)
 		if err != nil {
-			return err
+			return saved, err
 		}
-		if diff, _, err = r.cfg.Git.Diff(ctx, r.snap.GitDir, r.snap.Base, tree, git.DiffOptions{}); err != nil {
-			return err
+		if diff, _, err = r.cfg.Git.Diff(ctx, r.snap.GitDir, base, tree, git.DiffOptions{}); err != nil {
+			return saved, err
 		}
 	}
 	text, err := r.j.Text(ctx, string(doc))
 	if err != nil {
-		return err
+		return saved, err
 	}
 	dt, err := r.redacted(ctx, diff)
-	if err != nil {
-		return err
-	}
-	_, err = r.j.Append(ctx, event.WorkspaceSaved{Step: r.step(), Why: why, Change: text, Diff: dt, Files: len(files)})
-	return err
+	return event.WorkspaceSaved{Step: r.step(), Why: why, Change: text, Diff: dt, Files: len(files)}, err
 }
 
 // savedWorkspace is the change that the log kept last.

@@ -221,17 +221,8 @@ func (h *harness) verdict(ctx context.Context, q tool.SubmitRequest) (task.Verdi
 	if err := r.recordFindings(ctx, c); err != nil {
 		return task.Verdict{}, c, err
 	}
-	if len(c.refused) > 0 {
-		return task.Verdict{
-			Kind: task.PolicyRefused, Base: r.snap.Base, Findings: c.findings,
-			Reason: "the change contains paths that are never exported: " + strings.Join(quoted(c.refused), ", ") + "; remove them",
-		}, c, nil
-	}
-	if c.blocked != "" {
-		return task.Verdict{Kind: task.PolicyRefused, Base: r.snap.Base, Findings: c.findings, Reason: c.blocked}, c, nil
-	}
-	if len(c.allowed) == 0 {
-		return task.Verdict{Kind: task.NoChange, Base: r.snap.Base, Reason: "nothing was changed that could be proposed", Findings: c.findings}, c, nil
+	if v, refused := r.refusedUnseen(c); refused {
+		return v, c, nil
 	}
 	tree, _, err := r.build(ctx, c)
 	if err != nil {
@@ -243,6 +234,22 @@ func (h *harness) verdict(ctx context.Context, q tool.SubmitRequest) (task.Verdi
 	}
 	v.Findings = append(c.findings[:len(c.findings):len(c.findings)], v.Findings...)
 	return v, c, nil
+}
+
+// refusedUnseen is the verdict on a change that is not worth a run.
+func (r *run) refusedUnseen(c change) (v task.Verdict, refused bool) {
+	v = task.Verdict{Kind: task.PolicyRefused, Base: r.snap.Base, Findings: c.findings}
+	switch {
+	case len(c.refused) > 0:
+		v.Reason = "the change contains paths that are never exported: " + strings.Join(quoted(c.refused), ", ") + "; remove them"
+	case c.blocked != "":
+		v.Reason = c.blocked
+	case len(c.allowed) == 0:
+		v.Kind, v.Reason = task.NoChange, "nothing was changed that could be proposed"
+	default:
+		return v, false
+	}
+	return v, true
 }
 
 func accepted(v task.Verdict, c change) tool.Result {

@@ -35,7 +35,7 @@ func (r *run) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.snap = snap
+	r.snap, r.names, r.base = snap, nil, nil
 	if sum.Snapshot == nil || sum.Snapshot.Digest != snap.Digest {
 		if _, err := r.j.Append(ctx, event.SnapshotReady{
 			Digest: snap.Digest, Base: snap.Base, Files: snap.Files, Bytes: snap.Bytes,

@@ -20,6 +20,9 @@ import (
 // commit and the text follow from the log alone, so that a later run makes the same ones.
 func (r *run) publish(ctx context.Context) error {
 	begin := r.cfg.Now()
+	if err := r.rebase(ctx); err != nil {
+		return err
+	}
 	if ended, err := r.hold(ctx); ended || err != nil {
 		return err
 	}
@@ -47,9 +50,12 @@ func (r *run) publish(ctx context.Context) error {
 	if o := sum.Created.Origin; o != nil {
 		body += fmt.Sprintf("\n\nFixes #%d\n", o.Number)
 	}
-	branch, parent, old := proposal.BranchName(sum.Task, sum.Submitted.Title), r.snap.Base, ""
+	branch, parent, old, merges := proposal.BranchName(sum.Task, sum.Submitted.Title), r.snap.Base, "", ""
 	if sum.PullRequest != nil { // a follow-up: one more commit on what is under review
 		branch, parent, old = sum.PullRequest.Branch, sum.PullRequest.Head, sum.PullRequest.Head
+		if b := sum.PullRequest.Base; b != "" && b != r.snap.Base { // what is under review stays: the target's tip is merged into it
+			merges = r.snap.Base
+		}
 		if err := r.reviewed(ctx, sum); err != nil {
 			return err
 		}
@@ -61,7 +67,7 @@ func (r *run) publish(ctx context.Context) error {
 	commit, err := r.cfg.Git.Commit(ctx, r.snap.GitDir, sum.Exported.Tree, parent, git.CommitInfo{
 		AuthorName: r.cfg.AuthorName, AuthorEmail: r.cfg.AuthorEmail, When: sum.VerifiedAt,
 		Message: message,
-	})
+	}, merges)
 	if err != nil {
 		return err
 	}
@@ -109,7 +115,7 @@ func (r *run) publish(ctx context.Context) error {
 		return err
 	}
 	return r.j.move(ctx, task.InReview, "", event.PullRequestOpened{
-		Branch: branch, Head: commit, URL: done.URL, Number: done.Number, Title: title, Body: text, Draft: true,
+		Branch: branch, Head: commit, Base: r.snap.Base, URL: done.URL, Number: done.Number, Title: title, Body: text, Draft: true,
 	}, event.StageFinished{Stage: "publish", Millis: r.since(begin)})
 }
 
@@ -193,7 +199,7 @@ func (r *run) proposal(ctx context.Context, sum event.Summary, v task.Verdict) (
 	}
 	in := proposal.Input{
 		Created: sum.Created, Submitted: *sum.Submitted, Verdict: v, Spent: sum.Spent, Unpriced: sum.Unpriced, Reach: sum.Reach,
-		LogSeq: sum.VerifiedSeq, LogRoot: sum.VerifiedHash, Task: sum.Task, Sandbox: r.sandboxLine(sum),
+		Rebased: sum.Rebased, Undone: sum.Undone, LogSeq: sum.VerifiedSeq, LogRoot: sum.VerifiedHash, Task: sum.Task, Sandbox: r.sandboxLine(sum),
 	}
 	for _, s := range stat {
 		in.Stat = append(in.Stat, proposal.FileStat{Path: s.Path, Added: s.Added, Removed: s.Removed, Binary: s.Binary})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/daybreak-agent/daybreak/internal/config"
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
@@ -13,7 +14,7 @@ import (
 // changes nothing about what is published, which was proven on the base; it is said there.
 func (r *run) compareTarget(ctx context.Context) (*event.TargetMoved, error) {
 	sum := r.j.Summary()
-	if sum.Created.Target == "" || sum.Moved != nil {
+	if sum.Created.Target == "" || sum.Moved != nil || r.cfg.Rebase == config.RebaseOff {
 		return sum.Moved, nil
 	}
 	moved := event.TargetMoved{Target: sum.Created.Target, Base: r.snap.Base}

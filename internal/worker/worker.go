@@ -51,6 +51,7 @@ type Config struct {
 	Setup       prover.Setup // how dependencies may be prepared; its zero value is the default
 	Environment string       // digest of what a sandbox looks like; part of a snapshot's identity
 	Hold        bool         // a person approves every change before it is published
+	Rebase      string       // what is done when the target branch has moved: see [config.RebaseVerify]
 	Most        task.Limits  // to which a person may raise a budget; 0: not at all
 	Protected   []string     // globs of paths to hold, beside the built-in ones
 	AuthorName  string
@@ -200,7 +201,7 @@ func (r *run) guarded(ctx context.Context, events []event.Event) error {
 	}
 	budget, cancel := r.withWall(ctx)
 	defer cancel()
-	if proven(sum) { // what is proven is published whatever the clock says
+	if proven(sum) || sum.Rebasing() { // what is proven is published whatever the clock says
 		budget = ctx
 	}
 	err := r.stages(budget, events)
@@ -235,7 +236,7 @@ func (r *run) guarded(ctx context.Context, events []event.Event) error {
 	switch c := task.ClassOf(err); {
 	case c == task.Stale:
 		return err
-	case c.Retryable(), c == task.Auth, c == task.Unavailable, ofMachine(err):
+	case pauses(err):
 		return fmt.Errorf("%w: %w; when it is put right, run the same command again to go on", ErrPaused, err)
 	}
 	if ferr := r.finish(end, task.Failed, err.Error()); ferr != nil {
@@ -288,6 +289,9 @@ func (r *run) stages(ctx context.Context, events []event.Event) error {
 		}
 	}
 	if err := r.prepare(ctx); err != nil {
+	if sum := r.j.Summary(); sum.Rebasing() && sum.Stop == nil {
+		return r.proveAgain(ctx)
+	}
 		return err
 	}
 	if done, err := r.settled(ctx); done || err != nil {
