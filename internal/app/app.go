@@ -284,7 +284,7 @@ func (a *App) workerConfig(h Hooks) (worker.Config, error) {
 		Store: a.Store, Runtime: rt, Git: a.Git, Snapshots: a.Snapshots,
 		Forge: pulls, Model: a.Model, Redactor: policy.NewRedactor(a.secrets()), Secrets: secrets.New(a.secrets()), Sandbox: spec, Environment: a.Environment(),
 		Setup: a.setup(), Hold: c.Publish == config.Hold, Most: c.Most.Limits(), Protected: c.Protected, AuthorName: c.Author.Name, AuthorEmail: c.Author.Email,
-		MaxOutput: c.Reply.MaxOutput, Thinking: c.Reply.Thinking,
+		Rebase: c.Rebase, MaxOutput: c.Reply.MaxOutput, Thinking: c.Reply.Thinking,
 		Owner: Owner(), Dead: Gone, Sign: a.signer.sign, Attest: a.signer, Now: a.Now, Rand: a.opts.Rand, Logger: a.opts.Logger,
 		Observe: h.Observe, Show: h.Show, Progress: h.Progress,
 	}, nil
