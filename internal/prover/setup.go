@@ -129,7 +129,7 @@ func (p *Prover) Setup(ctx context.Context, s snapshot.Snapshot, c config.Repo, 
 		ids[e.Path] = e.ID
 	}
 	key := plan.Key(ids, tree)
-	layers, err := p.cfg.Snapshots.Layers(s, key)
+	layers, err := p.cfg.Snapshots.Layers(ctx, s, key)
 	cached := err == nil
 	if task.ClassOf(err) == task.NotFound {
 		progress("installing dependencies")
@@ -204,7 +204,7 @@ func (p *Prover) install(ctx context.Context, s snapshot.Snapshot, c config.Repo
 	if err != nil {
 		return l, false, err
 	}
-	l, err = m.Commit(s.Tree, entries, record)
+	l, err = m.Commit(ctx, s.Tree, entries, record)
 	return l, false, err
 }
 

@@ -42,6 +42,8 @@ const maxLeft = 512 << 10
 
 // layersMeta is the record of complete layers.
 type layersMeta struct {
+	Mirror string          `json:"mirror"` // name of the repository's mirror
+	Base   string          `json:"base"`   // the commit whose setup made them
 	Left   []string        `json:"left"`
 	Undone []string        `json:"undone"`
 	Record json.RawMessage `json:"record"`
@@ -59,14 +61,36 @@ func (s Snapshot) With(l Layers) Snapshot {
 }
 
 // Layers finds what an earlier setup of the same key left, for this repository and
-// environment, whatever the commit. Class NotFound when there is none.
-func (s *Store) Layers(snap Snapshot, key string) (Layers, error) {
-	return s.loadLayers(layersDigest(snap, key))
+// environment, whatever the commit, and holds it; see [Store.Done]. Class NotFound when there is
+// none.
+func (s *Store) Layers(ctx context.Context, snap Snapshot, key string) (Layers, error) {
+	return s.takeLayers(ctx, snap, layersDigest(snap, key))
+}
+
+// takeLayers holds complete layers for a snapshot, which from then on is known to use them.
+func (s *Store) takeLayers(ctx context.Context, snap Snapshot, digest string) (Layers, error) {
+	if err := s.hold(ctx, digest); err != nil {
+		return Layers{}, err
+	}
+	l, err := s.loadLayers(digest)
+	if err == nil && validDigest(snap.Digest) {
+		if err = os.MkdirAll(filepath.Join(s.dir(snap.Digest), "layers"), 0o755); err == nil {
+			err = os.WriteFile(filepath.Join(s.dir(snap.Digest), "layers", digest), nil, 0o644)
+		}
+	}
+	if err != nil {
+		s.letGo(digest)
+		return Layers{}, err
+	}
+	s.touch(s.layersDir(digest))
+	return l, nil
 }
 
 func layersDigest(snap Snapshot, key string) string {
 	return hash("daybreak.layers.v1", filepath.Base(snap.GitDir), snap.Environment, key)
 }
+
+func mirrorOf(snap Snapshot) string { return strings.TrimSuffix(filepath.Base(snap.GitDir), ".git") }
 
 func (s *Store) layersDir(digest string) string { return filepath.Join(s.cfg.Dir, "layers", digest) }
 
@@ -97,6 +121,7 @@ type Making struct {
 	Home, Work, System string
 
 	store  *Store
+	snap   Snapshot
 	digest string
 	dir    string
 	unlock func()
@@ -106,16 +131,16 @@ type Making struct {
 // meanwhile, or starts: exactly one of the results is set. What a dead process left is removed.
 func (s *Store) BeginLayers(ctx context.Context, snap Snapshot, key string) (*Making, Layers, error) {
 	digest := layersDigest(snap, key)
-	unlock, err := s.lock(ctx, "layers-"+digest)
+	unlock, err := s.lock(ctx, makeLock(kindLayers, digest))
 	if err != nil {
 		return nil, Layers{}, err
 	}
-	got, err := s.loadLayers(digest)
+	got, err := s.takeLayers(ctx, snap, digest)
 	if err == nil {
 		unlock()
 		return nil, got, nil
 	}
-	m := &Making{store: s, digest: digest, unlock: unlock}
+	m := &Making{store: s, snap: snap, digest: digest, unlock: unlock}
 	if task.ClassOf(err) == task.NotFound {
 		err = m.open()
 	}
@@ -165,8 +190,8 @@ func (m *Making) Abandon() error {
 
 // Commit puts the filled directories in place, at once and for good, after it took out of Work
 // what hides or changes a path that the base tracks, and any repository's own data. No sandbox
-// may write to them any more. record is a JSON value.
-func (m *Making) Commit(tree string, tracked []git.Entry, record []byte) (Layers, error) {
+// may write to them any more. record is a JSON value. The layers are held; see [Store.Done].
+func (m *Making) Commit(ctx context.Context, tree string, tracked []git.Entry, record []byte) (Layers, error) {
 	left, undone, err := scrub(m.Work, tree, tracked)
 	if err != nil {
 		return Layers{}, fmt.Errorf("look through what setup left: %w", err)
@@ -186,7 +211,9 @@ func (m *Making) Commit(tree string, tracked []git.Entry, record []byte) (Layers
 			return Layers{}, err
 		}
 	}
-	b, err := json.MarshalIndent(layersMeta{Left: left, Undone: undone, Record: record, Made: m.store.cfg.Now().UTC()}, "", "  ")
+	b, err := json.MarshalIndent(layersMeta{
+		Mirror: mirrorOf(m.snap), Base: m.snap.Base, Left: left, Undone: undone, Record: record, Made: m.store.cfg.Now().UTC(),
+	}, "", "  ")
 	if err != nil {
 		return Layers{}, err
 	}
@@ -202,7 +229,7 @@ func (m *Making) Commit(tree string, tracked []git.Entry, record []byte) (Layers
 	m.dir = ""
 	m.unlock()
 	m.unlock = nil
-	return m.store.loadLayers(m.digest)
+	return m.store.takeLayers(ctx, m.snap, m.digest)
 }
 
 // removeTree removes directories that a package manager made read-only as well.

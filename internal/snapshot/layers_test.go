@@ -46,7 +46,7 @@ func write(t *testing.T, dir string, files map[string]string) {
 func TestLayers(t *testing.T) {
 	s := newStore(t)
 	snap, entries := preparedTree(t, s)
-	if _, err := s.Layers(snap, "key"); task.ClassOf(err) != task.NotFound {
+	if _, err := s.Layers(t.Context(), snap, "key"); task.ClassOf(err) != task.NotFound {
 		t.Fatal(err)
 	}
 	m, _, err := s.BeginLayers(t.Context(), snap, "key")
@@ -62,7 +62,7 @@ func TestLayers(t *testing.T) {
 	}
 	write(t, m.Home, map[string]string{".cache/x": "x"})
 	write(t, m.Work, map[string]string{"node_modules/a/index.js": "a", "crlf": "changed", "a.txt": "one\n", ".git/hooks/pre-commit": "evil", "made": "1"})
-	made, err := m.Commit(snap.Tree, entries, []byte(`{"a":1}`))
+	made, err := m.Commit(t.Context(), snap.Tree, entries, []byte(`{"a":1}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestLayers(t *testing.T) {
 	}
 	later := snap
 	later.Base, later.Digest = "other", "other"
-	if got, err := own.Layers(later, "key"); err != nil || got.Work != made.Work {
+	if got, err := own.Layers(t.Context(), later, "key"); err != nil || got.Work != made.Work {
 		t.Errorf("%+v %v", got, err)
 	}
 	later.Environment = "newer"
@@ -110,7 +110,7 @@ func TestLayers(t *testing.T) {
 		s   Snapshot
 		key string
 	}{{snap, "other"}, {later, "key"}} {
-		if _, err := own.Layers(c.s, c.key); task.ClassOf(err) != task.NotFound {
+		if _, err := own.Layers(t.Context(), c.s, c.key); task.ClassOf(err) != task.NotFound {
 			t.Errorf("%v", err)
 		}
 	}
@@ -149,13 +149,13 @@ func TestScatteredFilesAreRefused(t *testing.T) {
 	for i := range maxLeft/200 + 1 {
 		write(t, m.Work, map[string]string{fmt.Sprintf("%0200d", i): ""})
 	}
-	if _, err := m.Commit(snap.Tree, entries, []byte(`{}`)); task.ClassOf(err) != task.Invalid {
+	if _, err := m.Commit(t.Context(), snap.Tree, entries, []byte(`{}`)); task.ClassOf(err) != task.Invalid {
 		t.Errorf("%v", err)
 	}
 	if err := m.Abandon(); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Layers(snap, "key"); task.ClassOf(err) != task.NotFound {
+	if _, err := s.Layers(t.Context(), snap, "key"); task.ClassOf(err) != task.NotFound {
 		t.Errorf("it was kept: %v", err)
 	}
 }

@@ -97,6 +97,10 @@ func TestPrepare(t *testing.T) {
 	if err != nil || other.Cached || other.Digest == one.Digest || other.GitDir != one.GitDir {
 		t.Errorf("other environment: %+v %v", other, err)
 	}
+	if err := s.Remove(other.Digest); task.ClassOf(err) != task.Conflict {
+		t.Errorf("one that is in use: %v", err)
+	}
+	s.Done(other)
 	if err := s.Remove(other.Digest); err != nil {
 		t.Error(err)
 	}
@@ -286,7 +290,7 @@ func TestSweepTakesOldLeftovers(t *testing.T) {
 	if err := os.Chtimes(old, past, past); err != nil {
 		t.Fatal(err)
 	}
-	s.sweep()
+	s.sweep("")
 	if _, err := os.Stat(old); !errors.Is(err, os.ErrNotExist) {
 		t.Error("the old one is still there")
 	}

@@ -1,0 +1,471 @@
+package snapshot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// The kinds of [Kept].
+const (
+	kindSnapshot = "snapshot"
+	kindLayers   = "layers"
+	kindMirror   = "mirror"
+)
+
+// Kept is one thing that the store keeps on disk.
+type Kept struct {
+	Kind        string   // "snapshot", "layers" (prepared dependencies) or "mirror"
+	Digest      string   // of a mirror: its name
+	Repo        string   // without credentials; "" where it is not known
+	Base        string   // commit
+	Environment string   //
+	From        string   // the snapshot it was advanced from
+	Layers      []string // digests of the layers that were used with it
+	Files       int      // of the checkout
+	Bytes       int64    // of the checkout's files
+	Disk        int64    // bytes on disk, of files shared with other snapshots this one's share
+	Own         int64    // bytes on disk that go with it
+	Made        time.Time
+	Took        time.Duration // to make it
+	Used        time.Time     // last
+	InUse       bool          // a process has it, or an unfinished task needs it
+
+	mirror string
+}
+
+// Policy says what may stay.
+type Policy struct {
+	Disk   int64         // bytes of everything together; 0: no bound
+	Unused time.Duration // what nobody used for so long goes; 0: nothing goes for that
+	// Live reports whether a task is unfinished: what it needs stays. nil: every one is.
+	Live func(task.ID) bool
+}
+
+// unpinAfter is how long a commit without a snapshot or a task stays in the mirror: somebody may
+// be about to make one of it.
+const unpinAfter = time.Hour
+
+// pruneAfter is how long objects stay that nothing refers to: changes of tasks are among them.
+const pruneAfter = 30 * 24 * time.Hour
+
+// checkEvery is how often a mirror's connections are checked.
+const checkEvery = 24 * time.Hour
+
+// List says what is on disk, the most recently used first. Sizes are read from the file system,
+// which takes a while.
+func (s *Store) List(ctx context.Context) ([]Kept, error) {
+	need, err := s.needed(nil)
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.list(need)
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		if err := s.measure(ctx, &out[i]); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Kept) int { return b.Used.Compare(a.Used) })
+	return out, nil
+}
+
+// needs are digests and commits (as "mirror/commit") that unfinished tasks need.
+type needs map[string]bool
+
+func (s *Store) needed(live func(task.ID) bool) (needs, error) {
+	tasks, err := s.tasks(live)
+	if err != nil {
+		return nil, err
+	}
+	need := needs{}
+	for _, p := range tasks {
+		need[p.Snapshot], need[p.Layers], need[p.Mirror], need[p.Mirror+"/"+p.Base] = true, true, true, true
+	}
+	return need, nil
+}
+
+// list finds everything without its size.
+func (s *Store) list(need needs) ([]Kept, error) {
+	metas, err := s.metas()
+	if err != nil {
+		return nil, err
+	}
+	var out []Kept
+	repos := map[string]string{}
+	for _, m := range metas {
+		repos[m.Mirror] = m.Repo
+		k := Kept{
+			Kind: kindSnapshot, Digest: m.digest, Repo: m.Repo, Base: m.Base, Environment: m.Env, From: m.From, Files: m.Files, Bytes: m.Bytes,
+			Made: m.Made, Took: time.Duration(m.Millis) * time.Millisecond, Used: m.used, mirror: m.Mirror,
+			InUse: need[m.digest] || need[m.Mirror+"/"+m.Base],
+		}
+		used, _ := os.ReadDir(filepath.Join(s.dir(m.digest), "layers")) // none, if there is no such directory
+		for _, l := range used {
+			k.Layers = append(k.Layers, l.Name())
+		}
+		out = append(out, k)
+	}
+	layers, err := s.listLayers(need, repos)
+	if err != nil {
+		return nil, err
+	}
+	mirrors, err := s.listMirrors(need, repos)
+	out = slices.Concat(out, layers, mirrors)
+	for i := range out {
+		if err == nil && !out[i].InUse {
+			out[i].InUse, err = s.busy(out[i])
+		}
+	}
+	return out, err
+}
+
+func (s *Store) listLayers(need needs, repos map[string]string) ([]Kept, error) {
+	entries, err := os.ReadDir(filepath.Join(s.cfg.Dir, "layers"))
+	if err != nil {
+		return nil, err
+	}
+	var out []Kept
+	for _, e := range entries {
+		if !validDigest(e.Name()) {
+			continue
+		}
+		at := filepath.Join(s.layersDir(e.Name()), "meta.json")
+		b, err := os.ReadFile(at)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		var m layersMeta
+		if err == nil {
+			err = json.Unmarshal(b, &m)
+		}
+		fi, serr := os.Stat(at)
+		if err := errors.Join(err, serr); err != nil {
+			return nil, fmt.Errorf("prepared dependencies %s: %w", e.Name(), err)
+		}
+		out = append(out, Kept{
+			Kind: kindLayers, Digest: e.Name(), Repo: repos[m.Mirror], Base: m.Base, Made: m.Made, Used: fi.ModTime(), InUse: need[e.Name()], mirror: m.Mirror,
+		})
+	}
+	return out, nil
+}
+
+func (s *Store) listMirrors(need needs, repos map[string]string) ([]Kept, error) {
+	entries, err := os.ReadDir(filepath.Join(s.cfg.Dir, "repos"))
+	if err != nil {
+		return nil, err
+	}
+	var out []Kept
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".git")
+		if !ok || !validDigest(name) {
+			continue
+		}
+		k := Kept{Kind: kindMirror, Digest: name, Repo: repos[name], InUse: need[name], mirror: name}
+		// The newest fetch, or the making of the mirror.
+		for _, p := range []string{name + ".fetched", filepath.Join(e.Name(), "HEAD")} {
+			if fi, err := os.Stat(filepath.Join(s.cfg.Dir, "repos", p)); err == nil && fi.ModTime().After(k.Used) {
+				k.Used = fi.ModTime()
+			}
+		}
+		if fi, err := os.Stat(filepath.Join(s.cfg.Dir, "repos", e.Name(), "config")); err == nil {
+			k.Made = fi.ModTime()
+		}
+		out = append(out, k)
+	}
+	return out, nil
+}
+
+// busy reports whether a process has it right now.
+func (s *Store) busy(k Kept) (bool, error) {
+	name := useLock(k.Digest)
+	if k.Kind == kindMirror {
+		name = k.Digest
+	}
+	unlock, err := s.tryLock(name)
+	if err != nil || unlock == nil {
+		return err == nil, err
+	}
+	unlock(false)
+	return false, nil
+}
+
+func (s *Store) path(k Kept) string {
+	switch k.Kind {
+	case kindSnapshot:
+		return s.dir(k.Digest)
+	case kindLayers:
+		return s.layersDir(k.Digest)
+	}
+	return filepath.Join(s.cfg.Dir, "repos", k.Digest+".git")
+}
+
+// measure fills the sizes in. A file that snapshots share counts for each in part.
+func (s *Store) measure(ctx context.Context, k *Kept) error {
+	k.Disk, k.Own = 0, 0
+	err := filepath.WalkDir(s.path(*k), func(_ string, d fs.DirEntry, err error) error {
+		var fi fs.FileInfo
+		if err == nil {
+			fi, err = d.Info()
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // collected, or packed, meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		st, ok := fi.Sys().(*syscall.Stat_t)
+		if !ok {
+			return nil
+		}
+		bytes := st.Blocks * 512
+		if fi.IsDir() || st.Nlink <= 1 {
+			k.Disk += bytes
+			k.Own += bytes
+		} else {
+			k.Disk += bytes / int64(st.Nlink)
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return fmt.Errorf("measure %s %s: %w", k.Kind, k.Digest, err)
+	}
+	return nil
+}
+
+// Collect removes what nobody used for long, and the least recently used for as long as everything
+// together is larger than it may be; never what a process has or an unfinished task needs. It
+// returns what it removed, and goes on after an error.
+func (s *Store) Collect(ctx context.Context, p Policy) ([]Kept, error) {
+	unlock, err := s.tryLock("collect")
+	if err != nil || unlock == nil { // somebody else collects
+		return nil, err
+	}
+	defer unlock(false)
+	s.sweep("")
+	need, err := s.needed(p.Live)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.list(need)
+	if err != nil {
+		return nil, err
+	}
+	// A mirror goes last: its snapshots cannot be used without it.
+	slices.SortStableFunc(all, func(a, b Kept) int {
+		if x, y := a.Kind == kindMirror, b.Kind == kindMirror; x != y {
+			return b2i(x) - b2i(y)
+		}
+		return a.Used.Compare(b.Used)
+	})
+	total, errs := int64(0), []error(nil)
+	for i := range all {
+		if err := s.measure(ctx, &all[i]); err != nil {
+			return nil, err
+		}
+		total += all[i].Disk
+	}
+	standing := map[string]int{}
+	for _, k := range all {
+		if k.Kind == kindSnapshot {
+			standing[k.mirror]++
+		}
+	}
+	var gone []Kept
+	for _, k := range all {
+		old := p.Unused > 0 && s.cfg.Now().Sub(k.Used) > p.Unused
+		if k.InUse || !old && (p.Disk <= 0 || total <= p.Disk) || k.Kind == kindMirror && standing[k.Digest] > 0 {
+			continue
+		}
+		if err := s.measure(ctx, &k); err != nil { // others may have shared its files
+			return gone, err
+		}
+		err := s.drop(ctx, k)
+		if c := task.ClassOf(err); c == task.Conflict || c == task.NotFound {
+			continue
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		total -= k.Own
+		if k.Kind == kindSnapshot {
+			standing[k.mirror]--
+		}
+		gone = append(gone, k)
+		s.cfg.Logger.InfoContext(ctx, "collected", "kind", k.Kind, "digest", k.Digest, "repo", k.Repo, "bytes", k.Own, "used", k.Used)
+	}
+	return gone, errors.Join(append(errs, s.upkeep(ctx, need))...)
+}
+
+// drop removes one thing unless somebody has it.
+func (s *Store) drop(ctx context.Context, k Kept) error {
+	if k.Kind == kindMirror {
+		return s.dropMirror(k.Digest)
+	}
+	if err := s.remove(k.Kind, k.Digest, s.path(k)); err != nil || k.Kind != kindLayers {
+		return err
+	}
+	// Caches that were filled over these layers are of no use to others.
+	homes, _ := filepath.Glob(filepath.Join(s.cfg.Dir, "snapshots", "*", "home-"+k.Digest)) // the pattern is well-formed
+	var errs []error
+	for _, h := range homes {
+		errs = append(errs, removeTree(h))
+	}
+	return errors.Join(append(errs, ctx.Err())...)
+}
+
+func (s *Store) dropMirror(name string) error {
+	unlock, err := s.tryLock(name)
+	if err != nil {
+		return err
+	}
+	if unlock == nil {
+		return &task.Error{Class: task.Conflict, Msg: "mirror " + name + " is in use"}
+	}
+	defer unlock(true)
+	dir := filepath.Join(s.cfg.Dir, "repos")
+	away, err := os.MkdirTemp(dir, ".broken-")
+	if err != nil {
+		return err
+	}
+	if err = os.Rename(filepath.Join(dir, name+".git"), filepath.Join(away, "old.git")); errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	for _, more := range []string{".fetched", ".checked"} {
+		_ = os.Remove(filepath.Join(dir, name+more)) // there is none of a mirror that was never fetched
+	}
+	return errors.Join(err, removeTree(away), removeTree(filepath.Join(s.cfg.Dir, "history", name+".git")))
+}
+
+// upkeep lets commits go that neither a snapshot nor a task needs, packs the mirrors, and puts
+// those aside of which something is missing: the next fetch makes them anew. It keeps nobody
+// from fetching meanwhile.
+func (s *Store) upkeep(ctx context.Context, need needs) error {
+	metas, err := s.metas()
+	if err != nil {
+		return err
+	}
+	for _, m := range metas {
+		need[m.Mirror+"/"+m.Base] = true
+	}
+	mirrors, err := s.listMirrors(need, map[string]string{})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, k := range mirrors {
+		errs = append(errs, s.tidy(ctx, k.Digest, need))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Store) tidy(ctx context.Context, name string, need needs) error {
+	gitdir := filepath.Join(s.cfg.Dir, "repos", name+".git")
+	checked := filepath.Join(s.cfg.Dir, "repos", name+".checked")
+	if fi, err := os.Stat(checked); err != nil || s.cfg.Now().Sub(fi.ModTime()) > checkEvery {
+		if s.cfg.Git.Disconnected(ctx, gitdir) {
+			s.cfg.Logger.WarnContext(ctx, "a mirror is damaged and will be made anew", "mirror", gitdir)
+			return s.setAside(ctx, name)
+		}
+		if err := replace(checked, nil); err != nil {
+			return err
+		}
+	}
+	if err := s.unpin(ctx, name, gitdir, need); err != nil {
+		return err
+	}
+	return s.cfg.Git.Tidy(ctx, gitdir, pruneAfter)
+}
+
+// unpin lets go of the commits that nobody needs.
+func (s *Store) unpin(ctx context.Context, name, gitdir string, need needs) error {
+	unlock, err := s.lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	var free []string
+	for _, c := range pins(gitdir) {
+		fi, err := os.Stat(filepath.Join(gitdir, pinsDir, c))
+		if err == nil && !need[name+"/"+c] && s.cfg.Now().Sub(fi.ModTime()) > unpinAfter {
+			free = append(free, c)
+		}
+	}
+	return s.cfg.Git.Unpin(ctx, gitdir, free)
+}
+
+// setAside puts a damaged mirror where [Store.fetch] finds that it must be made anew.
+func (s *Store) setAside(ctx context.Context, name string) error {
+	unlock, err := s.lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := os.Stat(s.damaged(name)); err == nil {
+		return nil // on its way already
+	}
+	return os.Rename(filepath.Join(s.cfg.Dir, "repos", name+".git"), s.damaged(name))
+}
+
+// Forget removes what is kept of a repository: of one commit, its snapshots, the dependencies
+// that were prepared from it and every snapshot that used those; of all commits ("") the mirror
+// as well. Class Conflict when something of it is in use; then the rest is gone already.
+func (s *Store) Forget(ctx context.Context, repo, commit string) ([]Kept, error) {
+	need, err := s.needed(nil)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.list(need)
+	if err != nil {
+		return nil, err
+	}
+	name, tainted := mirrorName(repo), map[string]bool{}
+	for _, k := range all {
+		// Layers of before their origin was recorded may be anybody's.
+		if k.Kind == kindLayers && (k.mirror == "" || k.mirror == name && (commit == "" || k.Base == commit)) {
+			tainted[k.Digest] = true
+		}
+	}
+	var gone []Kept
+	var errs []error
+	for _, kind := range []string{kindSnapshot, kindLayers, kindMirror} {
+		for _, k := range all {
+			hit := k.Kind == kind && k.mirror == name && (commit == "" || kind == kindSnapshot && k.Base == commit)
+			hit = hit || kind == kindLayers && tainted[k.Digest]
+			hit = hit || kind == kindSnapshot && slices.ContainsFunc(k.Layers, func(l string) bool { return tainted[l] })
+			if !hit || k.Kind != kind {
+				continue
+			}
+			if k.InUse {
+				errs = append(errs, &task.Error{Class: task.Conflict, Msg: fmt.Sprintf("%s %s is in use", k.Kind, k.Digest), Fix: "wait for the tasks that use it, or end them"})
+				continue
+			}
+			if err := s.measure(ctx, &k); err != nil {
+				return gone, err
+			}
+			if err := s.drop(ctx, k); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			gone = append(gone, k)
+		}
+	}
+	return gone, errors.Join(errs...)
+}
+
+// MirrorName names a repository's mirror in [Kept.Digest], the same for every spelling.
+func MirrorName(repo string) string { return mirrorName(git.RedactURL(repo)) }

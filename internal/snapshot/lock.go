@@ -1,0 +1,167 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// lock takes a file lock for this caller alone, which the kernel drops when the process dies.
+func (s *Store) lock(ctx context.Context, name string) (unlock func(), err error) {
+	f, err := s.flock(ctx, name, unix.LOCK_EX)
+	if err != nil {
+		return nil, err
+	}
+	return func() { f.Close() }, nil
+}
+
+// tryLock is lock without waiting; unlock is nil when somebody has it. The lock's file goes with
+// it, when last is told so: it names something that is gone.
+func (s *Store) tryLock(name string) (unlock func(last bool), err error) {
+	f, err := s.flock(context.Background(), name, unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func(last bool) {
+		if last {
+			_ = os.Remove(s.lockFile(name)) // an empty file
+		}
+		f.Close()
+	}, nil
+}
+
+func (s *Store) lockFile(name string) string {
+	return filepath.Join(s.cfg.Dir, "locks", name+".lock")
+}
+
+func (s *Store) flock(ctx context.Context, name string, how int) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(s.lockFile(name), os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		if err := wait(ctx, f, how); err != nil {
+			return nil, err
+		}
+		// Who had it before may have removed the file: then the lock is nobody's.
+		mine, err := f.Stat()
+		if err != nil {
+			f.Close()
+			return nil, err
+		}
+		if there, err := os.Stat(s.lockFile(name)); err == nil && os.SameFile(mine, there) {
+			return f, nil
+		}
+		f.Close()
+	}
+}
+
+// wait locks f and closes it on an error.
+func wait(ctx context.Context, f *os.File, how int) error {
+	got := make(chan error, 1)
+	try := func() {
+		for {
+			err := unix.Flock(int(f.Fd()), how)
+			if !errors.Is(err, unix.EINTR) {
+				got <- err
+				return
+			}
+		}
+	}
+	if how&unix.LOCK_NB != 0 {
+		try()
+	} else {
+		go try()
+	}
+	select {
+	case err := <-got:
+		if err != nil {
+			f.Close()
+			return fmt.Errorf("lock %s: %w", filepath.Base(f.Name()), err)
+		}
+		return nil
+	case <-ctx.Done():
+		go func() { // the waiting call cannot be taken back; give the lock up once it comes
+			<-got
+			f.Close()
+		}()
+		return context.Cause(ctx)
+	}
+}
+
+// held is a shared lock on something that must not be collected.
+type held struct {
+	file *os.File
+	n    int
+}
+
+func useLock(digest string) string { return "use-" + digest }
+
+// hold keeps the collector of every process away from a snapshot or layers.
+func (s *Store) hold(ctx context.Context, digest string) error {
+	s.mu.Lock()
+	h := s.held[digest]
+	if h != nil {
+		h.n++
+	}
+	s.mu.Unlock()
+	if h != nil {
+		return nil
+	}
+	f, err := s.flock(ctx, useLock(digest), unix.LOCK_SH)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.held[digest]; h != nil { // another goroutine was as fast
+		f.Close()
+		h.n++
+		return nil
+	}
+	s.held[digest] = &held{file: f, n: 1}
+	return nil
+}
+
+func (s *Store) letGo(digest string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.held[digest]
+	if h == nil {
+		return
+	}
+	if h.n--; h.n == 0 {
+		h.file.Close()
+		delete(s.held, digest)
+	}
+}
+
+// Done says that the caller starts no further sandbox on the snapshot and its layers, and has
+// ended those it started: they may be collected. Every [Store.Prepare] holds its snapshot until
+// then, or until the process ends; so do prepared dependencies. A snapshot may be held many
+// times.
+func (s *Store) Done(snap Snapshot) {
+	s.letGo(snap.Digest)
+	if snap.Layers.Digest != "" {
+		s.letGo(snap.Layers.Digest)
+	}
+}
+
+// Hold holds a snapshot and its layers once more, for somebody who outlives the caller.
+func (s *Store) Hold(ctx context.Context, snap Snapshot) error {
+	if err := s.hold(ctx, snap.Digest); err != nil || snap.Layers.Digest == "" {
+		return err
+	}
+	if err := s.hold(ctx, snap.Layers.Digest); err != nil {
+		s.letGo(snap.Digest)
+		return err
+	}
+	return nil
+}

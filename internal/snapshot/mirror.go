@@ -1,0 +1,189 @@
+package snapshot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// Resolve brings the commit that ref names into our mirror, and says which branch of the
+// source a pull request for it would aim at ("" for none).
+func (s *Store) Resolve(ctx context.Context, repo, ref string) (commit, target string, err error) {
+	if commit, _, err = s.fetch(ctx, Source{Repo: repo}, ref); err != nil {
+		return "", "", err
+	}
+	if target, err = s.cfg.Git.TargetBranch(ctx, repo, ref); err != nil {
+		return "", "", err
+	}
+	return commit, target, nil
+}
+
+// fetched says what a reference of the source was, and when it was asked for.
+type fetched struct {
+	Ref   string    `json:"ref"`
+	ID    string    `json:"id"`
+	Began time.Time `json:"began"`
+}
+
+// fetch brings the commit into the mirror, of which one process at a time changes anything.
+// Those who waited while another asked for the same reference take its answer: it was asked for
+// after they wanted it. A damaged mirror is made anew; rebuilt says why.
+func (s *Store) fetch(ctx context.Context, src Source, ref string) (id, rebuilt string, err error) {
+	asked := s.cfg.Now()
+	name := mirrorName(src.Repo)
+	unlock, err := s.lock(ctx, name)
+	if err != nil {
+		return "", "", err
+	}
+	defer unlock()
+	note := filepath.Join(s.cfg.Dir, "repos", name+".fetched")
+	if last, err := readFetched(note); err == nil && last.Ref == ref && !last.Began.Before(asked) && pinned(s.mirror(src.Repo), last.ID) {
+		return last.ID, "", nil
+	}
+	began := s.cfg.Now()
+	if _, serr := os.Stat(s.damaged(name)); serr == nil {
+		rebuilt = "the mirror of the repository was damaged"
+		id, err = s.renew(ctx, src, ref)
+	} else if id, err = s.fetchInto(ctx, src, ref); err != nil && s.suspect(ctx, src.Repo, err) {
+		rebuilt = "the mirror of the repository was damaged: " + oneLine(err)
+		id, err = s.renew(ctx, src, ref)
+	}
+	if err != nil {
+		return "", "", err
+	}
+	// Who collects sees by it that the commit is wanted.
+	if err := os.Chtimes(filepath.Join(s.mirror(src.Repo), pinsDir, id), began, began); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", "", err
+	}
+	b, err := json.Marshal(fetched{Ref: ref, ID: id, Began: began})
+	if err == nil {
+		err = replace(note, b)
+	}
+	return id, rebuilt, err
+}
+
+func readFetched(p string) (f fetched, err error) {
+	b, err := os.ReadFile(p)
+	if err == nil {
+		err = json.Unmarshal(b, &f)
+	}
+	return f, err
+}
+
+func (s *Store) fetchInto(ctx context.Context, src Source, ref string) (string, error) {
+	dir := s.mirror(src.Repo)
+	if err := s.cfg.Git.EnsureBare(ctx, dir); err != nil {
+		return "", err
+	}
+	return s.cfg.Git.Telling(src.Progress).FetchCommit(ctx, dir, src.Repo, ref)
+}
+
+// suspect reports whether the mirror itself is why git failed.
+func (s *Store) suspect(ctx context.Context, repo string, err error) bool {
+	switch task.ClassOf(err) {
+	case task.Transient, task.RateLimited, task.Auth, task.NotFound, task.Unavailable:
+		return false
+	}
+	return ctx.Err() == nil && s.cfg.Git.Damaged(ctx, s.mirror(repo))
+}
+
+// damaged is where a mirror is put that must be made anew, until that is done.
+func (s *Store) damaged(name string) string {
+	return filepath.Join(s.cfg.Dir, "repos", name+".damaged")
+}
+
+// renew puts a new mirror in the place of a damaged one, with the commits that the old one had
+// pinned, as far as the source or the old mirror still has them. The mirror's lock is held. What
+// is interrupted goes on at the next fetch.
+func (s *Store) renew(ctx context.Context, src Source, ref string) (string, error) {
+	dir, old := s.mirror(src.Repo), s.damaged(mirrorName(src.Repo))
+	if _, err := os.Stat(old); errors.Is(err, fs.ErrNotExist) {
+		err = os.Rename(dir, old)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	s.cfg.Logger.WarnContext(ctx, "a damaged mirror is made anew", "repo", git.RedactURL(src.Repo))
+	bring := func(ref string) (id string, err error) {
+		if id, err = s.fetchInto(ctx, src, ref); err != nil && git.IsID(ref) && ctx.Err() == nil {
+			id, err = s.cfg.Git.FetchCommit(ctx, dir, old, ref)
+		}
+		return id, err
+	}
+	id, err := bring(ref)
+	if err != nil {
+		return "", err
+	}
+	for _, pin := range pins(old) {
+		if _, err := bring(pin); err != nil {
+			s.cfg.Logger.WarnContext(ctx, "a commit of a damaged mirror is lost", "commit", pin, "err", err)
+		}
+	}
+	return id, os.RemoveAll(old)
+}
+
+// heal makes a mirror anew that turned out to be damaged while a snapshot was built from it, and
+// reports whether the build is worth another try.
+func (s *Store) heal(ctx context.Context, src Source, base string, broken error) (again bool, why string) {
+	unlock, err := s.lock(ctx, mirrorName(src.Repo))
+	if err != nil {
+		return false, ""
+	}
+	defer unlock()
+	if !s.suspect(ctx, src.Repo, broken) {
+		return false, ""
+	}
+	if _, err := s.renew(ctx, src, base); err != nil {
+		s.cfg.Logger.WarnContext(ctx, "a damaged mirror cannot be made anew", "err", err)
+		return false, ""
+	}
+	return true, "the mirror of the repository was damaged: " + oneLine(broken)
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+const pinsDir = "refs/daybreak/base"
+
+// pinned reports whether the mirror was told to keep the commit.
+func pinned(gitdir, commit string) bool {
+	if _, err := os.Stat(filepath.Join(gitdir, "HEAD")); err != nil {
+		return false
+	}
+	if _, err := os.Stat(filepath.Join(gitdir, pinsDir, commit)); err == nil {
+		return true
+	}
+	packed, err := os.ReadFile(filepath.Join(gitdir, "packed-refs"))
+	return err == nil && strings.Contains(string(packed), " "+pinsDir+"/"+commit+"\n")
+}
+
+// pins are the commits that the mirror was told to keep, as far as it can be read.
+func pins(gitdir string) []string {
+	var out []string
+	entries, _ := os.ReadDir(filepath.Join(gitdir, pinsDir))
+	for _, e := range entries {
+		if git.IsID(e.Name()) {
+			out = append(out, e.Name())
+		}
+	}
+	return out
+}
+
+// Notes reads what the commits on a branch of the source say, newest first, none from before
+// since. Classes are those of [git.Git.Notes].
+func (s *Store) Notes(ctx context.Context, repo, branch string, since time.Time) ([]git.Note, error) {
+	name := mirrorName(repo)
+	unlock, err := s.lock(ctx, name+"-history")
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return s.cfg.Git.Notes(ctx, filepath.Join(s.cfg.Dir, "history", name+".git"), repo, branch, since)
+}

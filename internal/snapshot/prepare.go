@@ -1,0 +1,373 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// treeForm changes with how a tree and its index are laid out: one of another form is no base
+// for a new one.
+const treeForm = 1
+
+// meta is the record of a complete snapshot. Its file's time is when it was last used.
+type meta struct {
+	Repo     string    `json:"repo"`
+	Mirror   string    `json:"mirror"`
+	Base     string    `json:"base"`
+	Env      string    `json:"environment"`
+	Files    int       `json:"files"`
+	Bytes    int64     `json:"bytes"`
+	Warnings []string  `json:"warnings"`
+	Form     int       `json:"form"`
+	From     string    `json:"from,omitempty"` // digest of the snapshot it was advanced from
+	Made     time.Time `json:"made"`
+	Millis   int64     `json:"ms"` // that it took
+}
+
+// Prepare returns the snapshot, making what is missing, and holds it; see [Store.Done]. When ref
+// is a commit id that was prepared before, the source is not looked at and nothing is run.
+// Classes are those of [git.Git.FetchCommit].
+func (s *Store) Prepare(ctx context.Context, src Source) (Snapshot, error) {
+	if git.IsID(src.Ref) {
+		if got, err := s.take(ctx, src, src.Ref); err == nil {
+			return got, nil
+		}
+	}
+	base, rebuilt, err := s.fetch(ctx, src, src.Ref)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	unlock, err := s.lock(ctx, makeLock(kindSnapshot, digest(src, base)))
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer unlock()
+	got, err := s.take(ctx, src, base)
+	if err != nil { // nobody else made it meanwhile
+		if got, err = s.build(ctx, src, base); err != nil {
+			again, why := s.heal(ctx, src, base, err)
+			if !again {
+				return Snapshot{}, err
+			}
+			rebuilt = why
+			got, err = s.build(ctx, src, base)
+		}
+	}
+	got.Rebuilt = rebuilt
+	return got, err
+}
+
+// previous is the snapshot that another is advanced from. It is held meanwhile.
+type previous struct {
+	digest  string
+	dir     string // of the snapshot: its tree and whatever else it keeps
+	base    string
+	changes []git.PathDiff // from its tree to the new one
+}
+
+// build makes a snapshot aside and renames it into place. The lock of its digest is held.
+func (s *Store) build(ctx context.Context, src Source, base string) (Snapshot, error) {
+	begin := s.cfg.Now()
+	d := digest(src, base)
+	s.sweep(d)
+	tmp, err := os.MkdirTemp(filepath.Join(s.cfg.Dir, "snapshots"), ".tmp-"+d+"-")
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer os.RemoveAll(tmp) // after the rename there is nothing to remove
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return Snapshot{}, err
+	}
+	laid, prev, err := s.lay(ctx, src, base, tmp)
+	if prev != nil {
+		defer s.letGo(prev.digest)
+	}
+	if err != nil {
+		return Snapshot{}, err
+	}
+	m := meta{
+		Repo: git.RedactURL(src.Repo), Mirror: mirrorName(src.Repo), Base: base, Env: src.Environment, Files: laid.Files, Bytes: laid.Bytes,
+		Warnings: warnings(filepath.Join(tmp, "tree"), laid.Entries), Form: treeForm, Made: s.cfg.Now().UTC(),
+	}
+	if prev != nil {
+		m.From = prev.digest
+	}
+	m.Millis = s.cfg.Now().Sub(begin).Milliseconds()
+	b, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return Snapshot{}, err
+	}
+	if err := os.WriteFile(filepath.Join(tmp, "meta.json"), append(b, '\n'), 0o644); err != nil {
+		return Snapshot{}, err
+	}
+	if err := syncAll(tmp); err != nil {
+		return Snapshot{}, err
+	}
+	if err := os.Rename(tmp, s.dir(d)); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOTEMPTY) {
+		return Snapshot{}, fmt.Errorf("put the snapshot in place: %w", err)
+	}
+	got, err := s.take(ctx, src, base)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	got.Cached = false
+	s.cfg.Logger.InfoContext(ctx, "snapshot made", "digest", got.Digest, "files", got.Files, "bytes", got.Bytes, "from", m.From, "took", s.cfg.Now().Sub(begin))
+	return got, nil
+}
+
+// lay lays the tree out below tmp: from the nearest snapshot and the difference where there is
+// one, else from nothing.
+func (s *Store) lay(ctx context.Context, src Source, base, tmp string) (git.Laid, *previous, error) {
+	g, gitdir, tree := s.cfg.Git.Telling(src.Progress), s.mirror(src.Repo), filepath.Join(tmp, "tree")
+	prev, err := s.nearest(ctx, src, base)
+	if err != nil {
+		return git.Laid{}, nil, err
+	}
+	if prev != nil {
+		laid, err := g.Advance(ctx, gitdir, base, prev.base, filepath.Join(prev.dir, "tree"), tree)
+		if err == nil || task.ClassOf(err) != task.Unavailable {
+			return laid, prev, err
+		}
+		s.cfg.Logger.WarnContext(ctx, "a snapshot cannot be advanced and is made from nothing", "from", prev.digest, "err", err)
+		s.letGo(prev.digest)
+		if err := os.RemoveAll(tree); err != nil {
+			return git.Laid{}, nil, err
+		}
+	}
+	laid, err := g.Checkout(ctx, gitdir, base, tree)
+	return laid, nil, err
+}
+
+// Bounds on the search for the nearest snapshot.
+const (
+	candidates = 4  // most recently used ones that are compared
+	mostShare  = 50 // percent of the files that may differ
+)
+
+// nearest holds the snapshot of the repository whose tree differs least, nil when none is near.
+func (s *Store) nearest(ctx context.Context, src Source, base string) (*previous, error) {
+	all, err := s.metas()
+	if err != nil {
+		return nil, err
+	}
+	name, gitdir := mirrorName(src.Repo), s.mirror(src.Repo)
+	all = slices.DeleteFunc(all, func(m found) bool { return m.Mirror != name || m.Form != treeForm || !pinned(gitdir, m.Base) })
+	slices.SortFunc(all, func(a, b found) int {
+		if x, y := a.Base == base, b.Base == base; x != y {
+			return cmp.Compare(b2i(y), b2i(x))
+		}
+		return b.used.Compare(a.used)
+	})
+	var best *previous
+	for _, m := range all[:min(len(all), candidates)] {
+		if err := s.hold(ctx, m.digest); err != nil {
+			return nil, err
+		}
+		p := &previous{digest: m.digest, dir: s.dir(m.digest), base: m.Base}
+		_, err := os.Stat(filepath.Join(p.dir, "meta.json")) // it was not held when it was found
+		if err == nil && m.Base != base {
+			p.changes, err = s.cfg.Git.ChangedPaths(ctx, gitdir, m.Base, base)
+		}
+		if err != nil && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err != nil || len(p.changes) > m.Files*mostShare/100 || best != nil && len(p.changes) >= len(best.changes) {
+			s.letGo(m.digest)
+			continue
+		}
+		if best != nil {
+			s.letGo(best.digest)
+		}
+		if best = p; m.Base == base {
+			break
+		}
+	}
+	return best, nil
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// found is a complete snapshot on disk.
+type found struct {
+	meta
+	digest string
+	used   time.Time
+}
+
+// metas reads the records of all complete snapshots.
+func (s *Store) metas() ([]found, error) {
+	entries, err := os.ReadDir(filepath.Join(s.cfg.Dir, "snapshots"))
+	if err != nil {
+		return nil, err
+	}
+	var out []found
+	for _, e := range entries {
+		if !validDigest(e.Name()) {
+			continue
+		}
+		m, used, err := s.meta(e.Name())
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it was collected just now
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found{m, e.Name(), used})
+	}
+	return out, nil
+}
+
+func (s *Store) meta(digest string) (m meta, used time.Time, err error) {
+	f, err := os.Open(filepath.Join(s.dir(digest), "meta.json"))
+	if err != nil {
+		return m, used, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return m, used, err
+	}
+	if err := json.NewDecoder(f).Decode(&m); err != nil {
+		return m, used, fmt.Errorf("snapshot %s: %w", digest, err)
+	}
+	return m, fi.ModTime(), nil
+}
+
+// syncAll makes the file system of dir durable, so that a snapshot which is in place after a
+// power cut is whole.
+func syncAll(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Syncfs(int(f.Fd())); err != nil {
+		return fmt.Errorf("sync %s: %w", dir, err)
+	}
+	return nil
+}
+
+// take holds a complete snapshot and reads it.
+func (s *Store) take(ctx context.Context, src Source, base string) (Snapshot, error) {
+	d := digest(src, base)
+	if err := s.hold(ctx, d); err != nil {
+		return Snapshot{}, err
+	}
+	m, _, err := s.meta(d)
+	if err == nil && !pinned(s.mirror(src.Repo), base) {
+		err = fs.ErrNotExist // the mirror was made anew, or is gone
+	}
+	if err != nil {
+		s.letGo(d)
+		return Snapshot{}, err
+	}
+	s.touch(s.dir(d))
+	return Snapshot{
+		Digest: d, Base: base, Tree: filepath.Join(s.dir(d), "tree"), Home: filepath.Join(s.dir(d), "home"),
+		Environment: m.Env, GitDir: s.mirror(src.Repo), Files: m.Files, Bytes: m.Bytes, Warnings: m.Warnings, Cached: true,
+	}, nil
+}
+
+// touch says that a snapshot or layers are used now.
+func (s *Store) touch(dir string) {
+	now := s.cfg.Now()
+	if err := os.Chtimes(filepath.Join(dir, "meta.json"), now, now); err != nil {
+		s.cfg.Logger.Warn("the use of a snapshot was not noted", "path", dir, "err", err)
+	}
+}
+
+// Remove deletes a snapshot; the mirror stays. Class Conflict: somebody uses it.
+func (s *Store) Remove(digest string) error {
+	if !validDigest(digest) {
+		return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%q is not a snapshot digest", digest)}
+	}
+	return s.remove(kindSnapshot, digest, s.dir(digest))
+}
+
+// remove deletes a snapshot or layers unless somebody holds them.
+func (s *Store) remove(kind, digest, dir string) error {
+	unlock, err := s.tryLock(useLock(digest))
+	if err != nil {
+		return err
+	}
+	if unlock == nil {
+		return &task.Error{Class: task.Conflict, Msg: kind + " " + digest + " is in use", Fix: "wait for the tasks that use it, or end them"}
+	}
+	// First out of the way at once, so that nobody finds half of it.
+	away, err := os.MkdirTemp(filepath.Dir(dir), ".tmp-")
+	if err == nil {
+		err = os.Rename(dir, filepath.Join(away, "gone"))
+	}
+	unlock(true)
+	if made, merr := s.tryLock(makeLock(kind, digest)); merr == nil && made != nil {
+		made(true)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = &task.Error{Class: task.NotFound, Msg: "no " + kind + " " + digest}
+	}
+	if away == "" {
+		return err
+	}
+	return errors.Join(err, removeTree(away))
+}
+
+// makeLock is held by who makes a snapshot or layers.
+func makeLock(kind, digest string) string {
+	if kind == kindLayers {
+		return "layers-" + digest
+	}
+	return "build-" + digest
+}
+
+// sweep removes what crashed builds and abandoned homes left. What a build left is nobody's once
+// its lock is free, which for own is the caller's; for the rest a day must have passed.
+func (s *Store) sweep(own string) {
+	for _, pattern := range []string{"snapshots/.tmp-*", "snapshots/*/.home-*", "layers/.tmp-*", "repos/.broken-*"} {
+		left, _ := filepath.Glob(filepath.Join(s.cfg.Dir, pattern)) // the pattern is well-formed
+		for _, p := range left {
+			fi, err := os.Lstat(p)
+			if err != nil || s.cfg.Now().Sub(fi.ModTime()) <= 24*time.Hour && !s.abandoned(p, own) {
+				continue
+			}
+			if err := removeTree(p); err != nil {
+				s.cfg.Logger.Warn("left-over directory cannot be removed", "path", p, "err", err)
+			}
+		}
+	}
+}
+
+// abandoned reports whether a directory was made by a build that died: it is named for what it
+// was to be, and nobody builds that.
+func (s *Store) abandoned(p, own string) bool {
+	name := filepath.Base(p)
+	if filepath.Base(filepath.Dir(p)) != "snapshots" || len(name) < len(".tmp-")+33 || !validDigest(name[5:37]) || name[37:38] != "-" {
+		return false
+	}
+	if name[5:37] == own {
+		return true
+	}
+	unlock, err := s.tryLock(makeLock(kindSnapshot, name[5:37]))
+	if err != nil || unlock == nil {
+		return false
+	}
+	unlock(false)
+	return true
+}
