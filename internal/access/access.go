@@ -52,6 +52,8 @@ type Viewer struct {
 	Repos   []string          `json:"repos,omitempty"`  // globs of the repositories that a token is for; empty: any
 	Logins  map[string]string `json:"logins,omitempty"` // the account on each forge, by the forge's name; "" is for those that are not named
 	Expires time.Time         `json:"expires,omitzero"` // of the session or the token
+
+	still func(ctx context.Context) error // nil, or whether the session or the token is good by now
 }
 
 // Key names the viewer among all: two people of one name at different places are two.

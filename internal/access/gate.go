@@ -106,6 +106,9 @@ func (g *Gate) Watcher(v Viewer, repo string) (name string, may func(context.Con
 		if !v.Expires.IsZero() && !g.cfg.Now().Before(v.Expires) {
 			return Gone()
 		}
+		if err := v.Still(ctx); err != nil {
+			return err
+		}
 		return g.MayRead(ctx, v, repo)
 	}
 }
