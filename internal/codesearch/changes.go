@@ -69,8 +69,8 @@ type walk struct {
 	c     *Changes
 }
 
-// changeTime is in nanoseconds since 1970.
-func changeTime(st fs.FileInfo) int64 {
+// ChangeTime of a file is in nanoseconds since 1970. The kernel alone sets it.
+func ChangeTime(st fs.FileInfo) int64 {
 	return st.Sys().(*syscall.Stat_t).Ctim.Nano()
 }
 
@@ -105,7 +105,7 @@ func (w *walk) entry(ctx context.Context, p string, e fs.DirEntry) error {
 	if err != nil {
 		return err
 	}
-	if changeTime(st) <= w.since {
+	if ChangeTime(st) <= w.since {
 		return nil // what is below it is as it was, too
 	}
 	switch {
@@ -149,7 +149,7 @@ func (x *Index) Holds(p string) (bool, error) {
 // was not.
 func (x *Index) Changed(name string) bool {
 	st, err := os.Lstat(name)
-	return err == nil && changeTime(st) > x.finished
+	return err == nil && ChangeTime(st) > x.finished
 }
 
 // Behind reports whether the clock stands behind the index, as found by making a file in dir:

@@ -83,7 +83,7 @@ func Open(dir string) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &Index{dir: dir, finished: changeTime(st)}
+	x := &Index{dir: dir, finished: ChangeTime(st)}
 	if st.Size() > maxManifest {
 		return nil, errDamaged
 	}

@@ -118,6 +118,11 @@ func (c *Client) Search(ctx context.Context, r SearchRequest) (SearchResult, err
 	return roundTrip[SearchResult](ctx, c, opSearch, r, maxSearchReply)
 }
 
+// Symbols says where names are defined and used.
+func (c *Client) Symbols(ctx context.Context, r SymbolsRequest) (SymbolsResult, error) {
+	return roundTrip[SymbolsResult](ctx, c, opSymbols, r, maxReply)
+}
+
 // Fetch returns up to max bytes of a regular file inside the sandbox. truncated is true when
 // the file is longer.
 func (c *Client) Fetch(ctx context.Context, path string, max int64) (data []byte, truncated bool, err error) {

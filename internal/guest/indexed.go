@@ -65,6 +65,7 @@ func (s *server) searchIndexed(ctx context.Context, r SearchRequest, paths []str
 	}
 	slices.SortFunc(files, func(a, b FileCount) int { return strings.Compare(a.Path, b.Path) })
 	res, limit, each := shape(r, files, false)
+	res.Indexed = true
 	if limit == 0 {
 		return res, true, nil
 	}

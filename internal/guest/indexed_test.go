@@ -1,17 +1,17 @@
 package guest_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/daybreak-agent/daybreak/internal/codesearch"
 	"github.com/daybreak-agent/daybreak/internal/guest"
 )
 
@@ -28,7 +28,10 @@ func run(t testing.TB, dir, script string) {
 
 const checkout = `
 mkdir -p a/b/c gone moved/deep vendor swapped opaque
-for i in $(seq 40); do echo "package p // needle $i" > a/b/f$i.go; done
+for i in $(seq 40); do printf "package p // needle $i\n\nfunc F$i() {}\n\nfunc G$i() { Same(); F$i() }\n" > a/b/f$i.go; done
+printf 'package p\n\ntype T struct{ field int }\n\nfunc (t T) Same() {}\n\nfunc Same() {}\n\nfunc same2() {}\n' > a/b/same.go
+printf 'class T:\n    def Same(self):\n        Same()\n' > vendor/same.py
+printf 'def Ignored(): pass\n' > ignored.log.py; printf 'def Ignored2(): pass\n' > py.log
 echo 'needle deep' > a/b/c/deep.go
 echo 'needle gone' > gone/x.go; echo 'needle moved' > moved/deep/m.go; echo 'needle vendored' > vendor/v.go
 echo 'needle swapped' > swapped/s.go; echo 'needle opaque' > opaque/o.go
@@ -44,21 +47,17 @@ func twoGuests(t *testing.T) (with, without *site) {
 	t.Helper()
 	need(t, "rg")
 	need(t, "git")
+	need(t, "ctags")
 	lower := t.TempDir()
 	run(t, lower, checkout)
-	cmd := exec.Command("rg", "--no-config", "--hidden", "--glob", "!.git", "--files", "--null", "./")
-	cmd.Dir = lower
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var files []string
-	for f := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		files = append(files, filepath.Clean(f))
-	}
 	index := filepath.Join(t.TempDir(), "index")
-	if _, err := codesearch.Build(t.Context(), index, lower, files, codesearch.BuildOptions{}); err != nil {
+	var said bytes.Buffer
+	if err := guest.BuildIndex(t.Context(), guest.IndexOptions{Root: lower, Out: index}, &said); err != nil {
 		t.Fatal(err)
+	}
+	var done guest.Indexed
+	if err := json.Unmarshal(said.Bytes(), &done); err != nil || done.Check() != nil || done.Symbols == 0 || done.Advanced {
+		t.Fatalf("%s: %v, %v", said.Bytes(), err, done.Check())
 	}
 	if os.Geteuid() != 0 {
 		t.Skip("mounting an overlay here takes root")
@@ -113,6 +112,7 @@ func TestIndexedSearchIsRipgreps(t *testing.T) {
 		t.Helper()
 		for _, q := range queries {
 			got, want := with.find(t, q), without.find(t, q)
+			got.Indexed = false
 			if d := cmp.Diff(want, got); d != "" {
 				t.Errorf("%+v (-ripgrep +index):\n%s", q, d)
 			}
@@ -142,6 +142,58 @@ func TestIndexedSearchIsRipgreps(t *testing.T) {
 		t.Run(step, func(t *testing.T) {
 			run(t, with.dir, step)
 			compare(t, few)
+		})
+	}
+}
+
+// What the prepared symbols answer is what ctags says about the tree as it is.
+func TestPreparedSymbolsAreCtags(t *testing.T) {
+	with, without := twoGuests(t)
+	compare := func(t *testing.T, queries ...guest.SymbolsRequest) {
+		t.Helper()
+		for _, q := range queries {
+			got, err := with.Symbols(t.Context(), q)
+			want, werr := without.Symbols(t.Context(), q)
+			if err != nil || werr != nil {
+				t.Fatal(err, werr)
+			}
+			if q.Name != "" && (!got.Indexed || want.Indexed) {
+				t.Errorf("%+v: prepared symbols used: %v, without them %v", q, got.Indexed, want.Indexed)
+			}
+			got.Indexed = false
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("%+v (-ctags +prepared):\n%s", q, d)
+			}
+		}
+	}
+	queries := []guest.SymbolsRequest{
+		{Name: "Same", Refs: 20, Max: 100},
+		{Name: "Same", Path: "a/b/f7.go", Refs: 5, Max: 1},
+		{Name: "T.Same", Path: "vendor", Refs: 5},
+		{Name: "(T).Same()"},
+		{Name: "nowhere.Same"},
+		{Name: "SAME"},
+		{Name: "f1"},
+		{Name: "F1", Refs: 3},
+		{Name: "field"},
+		{Name: "nothing"},
+		{Name: "Ignored"},
+		{Name: "Ignored2"},
+		{Path: "a/b/same.go"},
+		{Path: "a/b", Max: 1000},
+	}
+	compare(t, queries...)
+	for _, step := range []string{
+		`printf '\nfunc Fresh() { Same() }\n' >> a/b/f7.go`,
+		`printf 'package n\n\nfunc Same() {}\n' > a/b/c/new.go`,
+		`rm a/b/same.go`,
+		`mv a/b/f1.go a/b/c/moved.go`,
+		`printf 'def Ignored(): pass\n' > more.log`,
+		`rm -r vendor; ln -s a/b vendor`,
+	} {
+		t.Run(step, func(t *testing.T) {
+			run(t, with.dir, step)
+			compare(t, queries[0], queries[7], guest.SymbolsRequest{Name: "Fresh", Refs: 3}, guest.SymbolsRequest{Name: "Ignored"})
 		})
 	}
 }

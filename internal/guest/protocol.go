@@ -134,7 +134,49 @@ type SearchResult struct {
 	Files     []FileCount `json:"files"` // every file with a match, up to 5,000
 	Matches   []Match     `json:"matches,omitempty"`
 	Truncated bool        `json:"truncated,omitempty"`
-	Error     string      `json:"error,omitempty"` // bad pattern, in rg's words
+	Error     string      `json:"error,omitempty"`   // bad pattern, in rg's words
+	Indexed   bool        `json:"indexed,omitempty"` // the search index answered, not ripgrep alone
+}
+
+// SymbolsRequest asks where a name is defined and used, or, without a Name, what Path defines.
+type SymbolsRequest struct {
+	Name string `json:"name,omitempty"` // may be qualified: "Type.Method", "pkg.Func", "a::b"
+	Path string `json:"path,omitempty"` // a file or directory: with a Name, what is near to it comes first
+	Refs int    `json:"refs,omitempty"` // lines that use Name to return; 0: only definitions
+	Max  int    `json:"max,omitempty"`  // definitions or entries of an outline, default [MaxSymbols]
+}
+
+// SymbolsResult is what is known about a name or a file. Texts are escaped as in ReadResult.Lines.
+type SymbolsResult struct {
+	Symbols []Symbol    `json:"symbols,omitempty"` // definitions, nearest first; or the outline, by file and line
+	More    int         `json:"more,omitempty"`    // that are not among them
+	How     string      `json:"how,omitempty"`     // how the names are met when not exactly: "case", "prefix", "unqualified"
+	Refs    []Ref       `json:"refs,omitempty"`    // by file, nearest first
+	Uses    int         `json:"uses,omitempty"`    // lines that use the name, in all
+	Files   []FileCount `json:"files,omitempty"`   // those that hold them, nearest first
+	Package string      `json:"package,omitempty"` // of a Go file or directory
+	Imports []string    `json:"imports,omitempty"` //
+	Partial string      `json:"partial,omitempty"` // what was not looked at
+	Error   string      `json:"error,omitempty"`
+	Indexed bool        `json:"indexed,omitempty"` // answered from the prepared symbols
+}
+
+// Symbol is one definition.
+type Symbol struct {
+	Name  string `json:"name"`
+	Path  string `json:"path"`
+	Line  int    `json:"line"`
+	Kind  string `json:"kind"`
+	Scope string `json:"scope,omitempty"`
+	Text  string `json:"text"` // the line as it is in the file, without leading white space
+}
+
+// Ref is one line that uses a name.
+type Ref struct {
+	Path string `json:"path"`
+	Line int    `json:"line"`
+	Text string `json:"text"`
+	In   string `json:"in,omitempty"` // the definition that it is part of
 }
 
 // FileCount is a file and its number of matching lines.
@@ -164,6 +206,8 @@ const (
 	MaxMatchBytes = 400      // of one line of a search
 	MaxFiles      = 5_000    // files a search counts
 	MaxMatches    = 200      // matches a search returns unless asked for fewer
+	MaxSymbols    = 20       // definitions that are returned unless asked for more
+	MaxRefs       = 200      // lines that use a name
 	MaxNarrow     = 100      // files whose matches a search reads; of more it only gives the counts
 )
 

@@ -222,6 +222,8 @@ func (s *server) rg(ctx context.Context, args []string, parse func(io.Reader) er
 	return "", err
 }
 
+var errNoHelper = errors.New("cannot run in the sandbox")
+
 // helper runs a program of ours and hands its output to parse, which may stop early: the program
 // is then killed.
 func (s *server) helper(ctx context.Context, argv []string, parse func(io.Reader) error) (ExecResult, error) {
@@ -236,7 +238,7 @@ func (s *server) helper(ctx context.Context, argv []string, parse func(io.Reader
 		return ExecResult{}, err
 	}
 	if c == nil {
-		return ExecResult{}, errors.New("ripgrep cannot run in the sandbox: " + res.Error)
+		return ExecResult{}, fmt.Errorf("%s %w: %s", argv[0], errNoHelper, res.Error)
 	}
 	stop := context.AfterFunc(ctx, func() { s.procs.killTree(c) })
 	defer stop()

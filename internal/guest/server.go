@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/codesearch"
+	"github.com/daybreak-agent/daybreak/internal/codesearch/symbols"
 )
 
 // ServerOptions says where a guest works.
@@ -68,6 +69,8 @@ type server struct {
 	tree    *tree
 	procs   *procs
 	index   *codesearch.Index // nil: none
+	names   *symbols.File     // nil: none
+	live    liveTags
 	running sync.WaitGroup
 
 	files sync.Mutex // one change of a file at a time
@@ -105,7 +108,11 @@ func newServer(opts ServerOptions, out io.Writer) (*server, error) {
 		t.close()
 		return nil, err
 	}
-	return &server{opts: opts, tree: t, procs: p, index: openIndex(opts), out: out, open: make(map[uint64]*request)}, nil
+	s := &server{opts: opts, tree: t, procs: p, index: openIndex(opts), out: out, open: make(map[uint64]*request)}
+	if s.index != nil {
+		s.names = openSymbols(opts)
+	}
+	return s, nil
 }
 
 // loop reads requests until in ends. It never waits for one to be answered.
@@ -231,6 +238,8 @@ func (s *server) handle(ctx context.Context, o op, body []byte) ([]byte, error) 
 		return serve(body, func(r EditRequest) (EditResult, error) { return s.edit(ctx, r) })
 	case opWrite:
 		return serve(body, func(r WriteRequest) (EditResult, error) { return s.write(ctx, r) })
+	case opSymbols:
+		return serve(body, func(r SymbolsRequest) (SymbolsResult, error) { return s.symbols(ctx, r) })
 	case opSearch:
 		return serve(body, func(r SearchRequest) (SearchResult, error) { return s.search(ctx, r) })
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // ProtocolVersion is announced in the greeting; both ends must have the same.
-const ProtocolVersion = 1
+const ProtocolVersion = 2
 
 // Bounds of the wire. Both ends refuse a frame beyond them before they allocate for it.
 const (
@@ -25,18 +25,19 @@ const (
 type op string
 
 const (
-	opHello  op = "hello"
-	opPing   op = "ping"
-	opCancel op = "cancel"
-	opExec   op = "exec"
-	opWait   op = "wait"
-	opKill   op = "kill"
-	opRead   op = "read"
-	opEdit   op = "edit"
-	opWrite  op = "write"
-	opSearch op = "search"
-	opFetch  op = "fetch"
-	opReply  op = "reply"
+	opHello   op = "hello"
+	opPing    op = "ping"
+	opCancel  op = "cancel"
+	opExec    op = "exec"
+	opWait    op = "wait"
+	opKill    op = "kill"
+	opRead    op = "read"
+	opEdit    op = "edit"
+	opWrite   op = "write"
+	opSearch  op = "search"
+	opSymbols op = "symbols"
+	opFetch   op = "fetch"
+	opReply   op = "reply"
 )
 
 // header is the JSON part of a frame. A message is one or more frames of one id; all but the

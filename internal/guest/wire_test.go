@@ -146,7 +146,7 @@ func TestClientRefusesADuplicateReply_GW10(t *testing.T) {
 
 func TestClientRefusesAWrongGreeting(t *testing.T) {
 	for want, hello := range map[string]header{
-		"version 2":   {Op: opHello, Version: 2},
+		fmt.Sprintf("version %d", ProtocolVersion+1): {Op: opHello, Version: ProtocolVersion + 1},
 		"no greeting": {ID: 1, Op: opReply},
 	} {
 		here, there := net.Pipe()
