@@ -20,6 +20,13 @@ const root = "/srv/tree" // where the fixtures' runners ran
 
 func formatOf(name string) string {
 	switch {
+	case strings.HasPrefix(name, "cargo-"), strings.HasPrefix(name, "rspec-"):
+		format, _, _ := strings.Cut(name, "-")
+		return format
+	case strings.HasSuffix(name, ".trx"):
+		return "trx"
+	case strings.HasPrefix(name, "bazel"):
+		return "bazel"
 	case strings.HasPrefix(name, "go-"):
 		return "go"
 	case strings.HasSuffix(name, ".xml"):
@@ -43,7 +50,7 @@ func fixtures(t testing.TB) map[string][]byte {
 	}
 	out := map[string][]byte{}
 	for _, n := range names {
-		if filepath.Base(n) == "want.txt" {
+		if b := filepath.Base(n); b == "want.txt" || b == "README.md" || strings.HasPrefix(b, "console-") {
 			continue
 		}
 		b, err := os.ReadFile(n)

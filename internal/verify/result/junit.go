@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,6 +68,7 @@ type junitCase struct {
 	name, class, file, attrStatus string
 	status                        task.TestStatus
 	message, detail, etype        string
+	frame                         string // where the dialect says it apart
 	duration                      float64
 	attempt                       int
 	flaky, errored                bool
@@ -263,6 +265,11 @@ func (p *junitParser) normal(tc *junitCase) Test {
 		}
 	}
 	p.ctest(tc, &t)
+	phpunit(tc, &t)
+	if strings.HasPrefix(tc.etype, "test ") && cargoPanic.MatchString(tc.detail) { // nextest: "test failure with exit code 101"
+		t.Message, tc.frame = p.o.rustMessage(tc.detail, tc.name)
+		tc.etype = ""
+	}
 	t.ID = p.id(tc)
 	if tc.etype != "" && t.Failed() && !strings.Contains(t.Message, tc.etype) && !strings.HasSuffix(tc.etype, "Failure") && tc.etype != "failed" {
 		t.Message = strings.TrimSuffix(tc.etype+": "+t.Message, ": ")
@@ -270,7 +277,13 @@ func (p *junitParser) normal(tc *junitCase) Test {
 	if t.Failed() && t.Message == "" {
 		t.Message = firstLine(tc.detail)
 	}
+	if t.Failed() && t.Message == "" && tc.attrStatus == "fail" {
+		t.Message = p.o.outputMessage(tc.out.String()) // ctest has the output alone
+	}
 	t.Frame = p.o.firstFrame(tc.detail)
+	if file, line, ok := cutLast(tc.frame, ":"); ok && p.o.ours(file) {
+		t.Frame = p.o.rel(file) + ":" + line
+	}
 	t.Output = strings.TrimSpace(tc.detail + "\n" + tc.out.String())
 	collection := tc.message == "collection failure" || (tc.errored && tc.class == "" && tc.message == "collection error")
 	switch {
@@ -283,9 +296,11 @@ func (p *junitParser) normal(tc *junitCase) Test {
 		t.Message = lastError(tc.detail)
 		p.rep.BuildFailed = appendNew(p.rep.BuildFailed, t.ID)
 		p.rep.problem("%s: could not be collected: %s", t.ID, t.Message)
+	case t.Status == task.Errored && strings.HasSuffix(tc.etype, "TestTimedOutException"):
+		t.Status = task.Timeout
 	case t.Status == task.Errored && p.inBody(tc):
 		t.Status = task.Fail
-	case t.Status == task.Fail && (tc.etype == "testTimeoutFailure"):
+	case t.Status == task.Fail && (tc.etype == "testTimeoutFailure" || tc.etype == "test timeout"): // node, nextest
 		t.Status = task.Timeout
 	case t.Status == task.Fail && tc.etype == "cancelledByParent":
 		t.Status = task.Missing
@@ -325,7 +340,7 @@ func (p *junitParser) inBody(tc *junitCase) bool {
 			return false
 		}
 	}
-	for _, s := range []string{"ClassNotFound", "NoClassDefFound", "ExceptionInInitializer", "UnsupportedClassVersion", "ParameterResolution"} {
+	for _, s := range []string{"ClassNotFound", "NoClassDefFound", "ExceptionInInitializer", "UnsupportedClassVersion", "ParameterResolution", "RiskyTestError"} {
 		if strings.Contains(tc.etype, s) {
 			return false
 		}
@@ -337,13 +352,58 @@ func (p *junitParser) inBody(tc *junitCase) bool {
 }
 
 // ctest marks tests whose program is missing as "notrun" with a <skipped>, and those that
-// skipped themselves alike.
+// skipped themselves alike; one that is switched off is "disabled" and has no mark at all.
 func (p *junitParser) ctest(tc *junitCase, t *Test) {
-	if tc.attrStatus == "notrun" && t.Status == task.Skip && !strings.HasPrefix(tc.message, "SKIP_") {
+	switch {
+	case tc.attrStatus == "disabled" && t.Status == task.Pass:
+		t.Status, t.Message = task.Skip, "disabled"
+	case tc.attrStatus == "notrun" && t.Status == task.Skip && !strings.HasPrefix(tc.message, "SKIP_"):
 		t.Status = task.Missing
 		p.partial = true
 		p.rep.problem("%s: not run: %s", tc.name, tc.message)
+		if strings.Contains(tc.message, "executable") {
+			p.rep.BuildFailed = appendNew(p.rep.BuildFailed, tc.name)
+		}
 	}
+}
+
+var phpData = regexp.MustCompile(`^(\S+) with data set (.+)$`)
+
+// phpunit takes the data set's name from the test's, and the message from below the test's name.
+func phpunit(tc *junitCase, t *Test) {
+	if !strings.HasSuffix(tc.file, ".php") {
+		return
+	}
+	if m := phpData.FindStringSubmatch(tc.name); m != nil {
+		t.Name, t.Params = m[1], m[2]
+	}
+	if !t.Failed() {
+		return
+	}
+	_, text, _ := strings.Cut(tc.detail, "\n")
+	text, stack, _ := strings.Cut(text, "\n\n")
+	t.Message = firstLines(text, 20)
+	if path, line, ok := cutLast(firstLine(stack), ":"); ok && path != "" {
+		tc.frame = path + ":" + line
+	}
+}
+
+var outputFailure = regexp.MustCompile(`(?im)^.*(?:\bassert|\bfail(?:ed|ure)?\b|\berror\b|\bexpected\b|^not ok\b).*$`)
+
+// outputMessage is what a test program that only printed said of its failure: the first few lines
+// that name one, else the last line.
+func (o Options) outputMessage(out string) string {
+	var keep []string
+	if o.Root != "" {
+		out = strings.ReplaceAll(out, strings.TrimSuffix(o.Root, "/")+"/", "")
+	}
+	for _, l := range outputFailure.FindAllString(clip(out, 64<<10), 3) {
+		keep = append(keep, strings.TrimSpace(l))
+	}
+	if len(keep) == 0 {
+		return clip(lastLine(out), maxMessage)
+	}
+	return clip(strings.Join(keep, "\n"), maxMessage)
 }
 
 func isScript(name string) bool {

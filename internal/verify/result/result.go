@@ -48,6 +48,8 @@ type Test struct {
 	Output    string // what the test printed, head and tail
 	Duration  time.Duration
 	Attempt   int // 1 for the first; a runner that retries counts up
+
+	unnumbered string // the id before [number] changed it, else ""
 }
 
 // Failed reports whether the status is a failure of any kind (not a skip).
@@ -85,7 +87,9 @@ func (o Options) withDefaults() Options {
 }
 
 // Formats lists what [Parse] accepts.
-func Formats() []string { return []string{"go", "junit", "tap", "jest", "mocha", "unittest"} }
+func Formats() []string {
+	return []string{"go", "junit", "tap", "jest", "mocha", "unittest", "cargo", "trx", "rspec", "bazel"}
+}
 
 // Parse reads r with the parser of the format. The error has class [task.Invalid] and is only
 // ever about the format's name; what is wrong with the input is in the report.
@@ -103,6 +107,14 @@ func Parse(format string, r io.Reader, o Options) (Report, error) {
 		return ParseMocha(r, o), nil
 	case "unittest":
 		return ParseUnittest(r, o), nil
+	case "cargo":
+		return ParseCargo(r, o), nil
+	case "trx":
+		return ParseTRX(r, o), nil
+	case "rspec":
+		return ParseRSpec(r, o), nil
+	case "bazel":
+		return ParseBazel(r, o), nil
 	}
 	return Report{}, &task.Error{
 		Class: task.Invalid, Msg: fmt.Sprintf("unknown result format %q", format),
@@ -170,8 +182,10 @@ func Merge(reports ...Report) Report {
 			out.Outcome = Partial
 		}
 	}
-	for i := range out.Tests {
-		out.Tests[i].ID = baseID(out.Tests[i].ID)
+	for i, t := range out.Tests {
+		if t.unnumbered != "" {
+			out.Tests[i].ID, out.Tests[i].unnumbered = t.unnumbered, ""
+		}
 	}
 	number(out.Tests)
 	return out
@@ -186,31 +200,31 @@ func appendNew(list []string, more ...string) []string {
 	return list
 }
 
-// baseID takes off the "#n" that number added.
-func baseID(id string) string {
-	i := strings.LastIndex(id, dupMark)
-	if i < 0 {
-		return id
-	}
-	for _, c := range id[i+len(dupMark):] {
-		if c < '0' || c > '9' {
-			return id
-		}
-	}
-	return id[:i]
-}
-
 // dupMark has a space before it, so that Go's own "TestX/name#01" is left alone.
 const dupMark = " #"
 
-// number makes ids unique: the second test with an id gets " #2", and so on in report order.
+// number makes ids unique: the second test with an id gets " #2", and so on in report order. An
+// id that a runner ends so itself ("with data set #2") keeps it.
 func number(tests []Test) {
+	taken := make(map[string]bool, len(tests))
+	for _, t := range tests {
+		taken[t.ID] = true
+	}
 	seen := make(map[string]int, len(tests))
 	for i := range tests {
 		id := tests[i].ID
 		seen[id]++
-		if n := seen[id]; n > 1 {
-			tests[i].ID = fmt.Sprintf("%s%s%d", id, dupMark, n)
+		if seen[id] == 1 {
+			continue
+		}
+		for {
+			numbered := fmt.Sprintf("%s%s%d", id, dupMark, seen[id])
+			if !taken[numbered] {
+				taken[numbered] = true
+				tests[i].ID, tests[i].unnumbered = numbered, id
+				break
+			}
+			seen[id]++
 		}
 	}
 }

@@ -229,7 +229,7 @@ var (
 	pyFrame     = regexp.MustCompile(`File "([^"\n]+)", line (\d+)`)
 	pytestFrame = regexp.MustCompile(`(?m)^([^\s:][^:\n]*\.py):(\d+): `)
 	jsFrame     = regexp.MustCompile(`(?m)^\s*(?:at )?(?:.*\()?((?:file://)?[^\s()]+\.[cm]?[jt]sx?):(\d+)(?::\d+)?\)?\s*$`)
-	javaFrame   = regexp.MustCompile(`(?m)^\s*at ([\w.$]+)\(([\w$]+\.(?:java|kt|scala|groovy)):(\d+)\)`)
+	javaFrame   = regexp.MustCompile(`(?m)^\s*at (?:[\w.@$-]*/+)*([\w.$]+)\(([\w$]+\.(?:java|kt|scala|groovy)):(\d+)\)`)
 	foreignJava = regexp.MustCompile(`^(java|javax|jdk|sun|org\.junit|org\.hamcrest|org\.assertj|org\.opentest4j|org\.apache\.maven|org\.gradle|kotlin)\.`)
 )
 
