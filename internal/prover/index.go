@@ -1,0 +1,197 @@
+package prover
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/guest"
+	"github.com/daybreak-agent/daybreak/internal/sandbox"
+	"github.com/daybreak-agent/daybreak/internal/snapshot"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// purposeAgent is the sandbox that searches.
+const purposeAgent = "agent"
+
+// purposeIndex is the sandbox in which the search index is built.
+const purposeIndex = "index"
+
+// What size of a tree means for its search index, in bytes of its files. Below IndexFrom ripgrep
+// needs no index: it is as fast without one. Above IndexAtOnce building takes longer than a few
+// seconds on two processors, too long to wait for.
+const (
+	IndexFrom   = 2 << 20
+	IndexAtOnce = 192 << 20
+)
+
+// indexTime is the limit of building an index.
+const indexTime = 10 * time.Minute
+
+// IndexDone says how it stands with a search index.
+type IndexDone struct {
+	guest.Indexed
+	Bytes  int64 // of all its files
+	Cached bool  // it was there already
+	Built  bool  // it was made now
+	// Trouble is why there is none, or why it was made anew: one line, empty when all is well.
+	Trouble string
+}
+
+// Indexed is the snapshot with its search index, if it has one. A damaged one is not taken, and
+// Trouble says so.
+func (p *Prover) Indexed(s snapshot.Snapshot) (snapshot.Snapshot, IndexDone, error) {
+	x, err := p.cfg.Snapshots.Index(s)
+	switch task.ClassOf(err) {
+	case task.NotFound:
+		return s, IndexDone{}, nil
+	case task.Invalid:
+		return s, IndexDone{Trouble: oneLine(err.Error(), 300)}, nil
+	}
+	if err != nil {
+		return s, IndexDone{}, err
+	}
+	done := IndexDone{Cached: true}
+	return take(s, x, done)
+}
+
+func take(s snapshot.Snapshot, x snapshot.Index, done IndexDone) (snapshot.Snapshot, IndexDone, error) {
+	if err := json.Unmarshal(x.Record, &done.Indexed); err != nil {
+		return s, done, fmt.Errorf("record of the search index of snapshot %s: %w", s.Digest, err)
+	}
+	s.Index, done.Bytes = x.Dir, x.Bytes
+	return s, done, nil
+}
+
+// Index makes sure of the search index of the snapshot with its layers, by advancing an earlier
+// one where there is one, and returns the snapshot with it. That it cannot be built is no error
+// but Trouble: searches work without. Errors are what the owner of the sandboxes cannot record,
+// and ctx's end.
+func (p *Prover) Index(ctx context.Context, s snapshot.Snapshot) (snapshot.Snapshot, IndexDone, error) {
+	got, done, err := p.Indexed(s)
+	if err != nil || done.Cached {
+		return got, done, err
+	}
+	m, x, err := p.cfg.Snapshots.BeginIndex(ctx, s)
+	if err != nil {
+		done.Trouble = oneLine(err.Error(), 300)
+		return s, done, context.Cause(ctx)
+	}
+	if m == nil { // another process made it meanwhile
+		done.Cached = true
+		return take(s, x, done)
+	}
+	built, trouble, err := p.buildIndex(ctx, s, m)
+	if trouble == nil && err == nil {
+		var record []byte
+		if record, trouble = json.Marshal(built); trouble == nil {
+			x, trouble = m.Commit(record)
+		}
+	}
+	if trouble = errors.Join(trouble, m.Abandon()); trouble == nil && err == nil {
+		done.Built = true
+		return take(s, x, done)
+	}
+	if trouble != nil {
+		done.Trouble = oneLine("the search index could not be built: "+trouble.Error(), 300)
+	}
+	return s, done, cmp.Or(err, context.Cause(ctx))
+}
+
+// buildIndex builds the index in a sandbox of its own, which reaches nothing, and takes it out
+// through the channel to the guest. trouble is why that cannot be done, err that it could not be
+// recorded.
+func (p *Prover) buildIndex(ctx context.Context, s snapshot.Snapshot, m *snapshot.IndexMaking) (done guest.Indexed, trouble, err error) {
+	spec := p.Spec(purposeIndex, s)
+	spec.Home, spec.System, spec.Index = sandbox.Layers{}, sandbox.Layers{}, ""
+	argv := []string{sandbox.GuestPath, "index", "--out", indexOut}
+	changed := p.since(ctx, s, &spec)
+	if spec.Index != "" {
+		argv = append(argv, "--from", sandbox.IndexDir)
+	}
+	box, trouble := p.cfg.Runtime.Start(ctx, spec)
+	if trouble != nil {
+		return done, trouble, nil
+	}
+	defer func() {
+		end := context.WithoutCancel(ctx)
+		derr := box.Destroy(end)
+		if derr == nil {
+			derr = p.cfg.Record.Ended(end, box.Handle().ID)
+		}
+		err = errors.Join(err, derr)
+	}()
+	if err := p.cfg.Record.Started(ctx, spec, box); err != nil {
+		return done, nil, err
+	}
+	g := box.Guest()
+	res, trouble := g.Exec(ctx, guest.ExecRequest{
+		Argv: argv, Stdin: []byte(strings.Join(changed, "\x00")), Timeout: indexTime, Head: guest.MaxKeep,
+	})
+	switch {
+	case trouble != nil:
+	case res.TimedOut:
+		trouble = fmt.Errorf("it took more than %s", indexTime)
+	case res.ExitCode != 0 || res.Error != "":
+		trouble = fmt.Errorf("exit code %d: %s", res.ExitCode, strings.Join(lastLines(output(res), 1), ""))
+	case json.Unmarshal(res.Head, &done) != nil:
+		trouble = errors.New("what the sandbox says is not what this version speaks")
+	default:
+		trouble = done.Check()
+	}
+	if trouble != nil {
+		return done, trouble, nil
+	}
+	return done, takeOut(ctx, g, done.Files, m), nil
+}
+
+// indexOut is where the index is built inside.
+const indexOut = sandbox.TempDir + "/index"
+
+// takeOut reads the files of a built index through the guest.
+func takeOut(ctx context.Context, g *guest.Client, files []guest.IndexedFile, m *snapshot.IndexMaking) error {
+	for _, f := range files {
+		data, cut, err := g.Fetch(ctx, indexOut+"/"+f.Name, f.Size)
+		if err != nil {
+			return err
+		}
+		if cut || int64(len(data)) != f.Size {
+			return fmt.Errorf("%s changed while it was taken out", f.Name)
+		}
+		if err := m.Add(f.Name, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// since gives the sandbox an earlier index, and names the files that differ since.
+func (p *Prover) since(ctx context.Context, s snapshot.Snapshot, spec *sandbox.Spec) (changed []string) {
+	x, base, err := p.cfg.Snapshots.Earlier(s)
+	if err != nil {
+		return nil // there is none
+	}
+	diffs, err := p.cfg.Git.ChangedPaths(ctx, s.GitDir, base, s.Base)
+	if err != nil {
+		return nil // the mirror no longer has it
+	}
+	size := 0
+	for _, d := range diffs {
+		if d.NewMode != 0 {
+			changed = append(changed, d.Path)
+			size += len(d.Path) + 1
+		}
+	}
+	if size > maxChangedNames {
+		return nil
+	}
+	spec.Index = x.Dir
+	return changed
+}
+
+// maxChangedNames is when advancing an index is no gain.
+const maxChangedNames = 8 << 20
