@@ -118,6 +118,9 @@ func (p *Prover) Spec(purpose string, s snapshot.Snapshot) sandbox.Spec {
 	spec := p.cfg.Sandbox
 	spec.Task, spec.Purpose, spec.Tree = p.cfg.Owner, purpose, s.Tree
 	layered(&spec, s.Layers)
+	if purpose == purposeAgent {
+		spec.Index = s.Index
+	}
 	if p.cfg.Snapshots.HasHome(s) {
 		spec.Home.Lower = append(slices.Clip(spec.Home.Lower), s.Home)
 	}

@@ -113,6 +113,9 @@ func (r *run) openBox(ctx context.Context) (lost string, err error) {
 	if err != nil {
 		return "", err
 	}
+	if err := r.index(ctx); err != nil {
+		return "", err
+	}
 	r.progress("prepare", "starting the sandbox")
 	if r.box, err = r.prover().Start(ctx, r.prover().Spec(purposeAgent, r.snap)); err != nil {
 		return "", err

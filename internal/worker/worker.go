@@ -100,6 +100,8 @@ type run struct {
 	reach reach
 	// raising is held while words about the budget are taken up.
 	raising sync.Mutex
+	// endIndexing ends what builds a search index beside the agent; nil when nothing does.
+	endIndexing func()
 }
 
 // ErrPaused wraps the reason why a task stopped without an end: its state is kept and a later
@@ -154,6 +156,9 @@ func (w *Worker) RunUnder(ctx context.Context, lease store.Lease) (event.Summary
 	stop := r.heartbeat(ctx, cancel)
 	err = r.guarded(ctx, events)
 	stop()
+	if r.endIndexing != nil {
+		r.endIndexing()
+	}
 	// What follows must be recorded even when ctx was cancelled: that is how the task ended.
 	end := context.WithoutCancel(ctx)
 	if errors.Is(context.Cause(ctx), ErrLost) || task.ClassOf(err) == task.Stale {
