@@ -26,14 +26,7 @@ import (
 func (g *Git) Advance(ctx context.Context, gitdir, rev, old, from, dest string) (Laid, error) {
 	var l Laid
 	var err error
-	if l.Entries, err = g.ListTree(ctx, gitdir, rev); err != nil {
-		return l, err
-	}
 	if l.Tree, err = g.TreeID(ctx, gitdir, rev); err != nil {
-		return l, err
-	}
-	diffs, err := g.ChangedPaths(ctx, gitdir, old, rev)
-	if err != nil {
 		return l, err
 	}
 	if l.Commit, err = g.Commit(ctx, gitdir, l.Tree, "", neutral()); err != nil {
@@ -41,11 +34,8 @@ func (g *Git) Advance(ctx context.Context, gitdir, rev, old, from, dest string) 
 	}
 	laid := make(chan error, 1)
 	go func() { laid <- g.layAdvanced(ctx, gitdir, l.Commit, from, dest) }()
-	changed := make(map[string]bool, len(diffs))
-	for _, d := range diffs {
-		changed[d.Path] = true
-	}
-	fresh, err := linkFiles(from, dest, l.Entries, changed)
+	var fresh []string
+	l.Entries, fresh, err = g.linkTree(ctx, gitdir, rev, old, from, dest)
 	if err := errors.Join(<-laid, err); err != nil {
 		return l, err
 	}
@@ -64,6 +54,23 @@ func (g *Git) Advance(ctx context.Context, gitdir, rev, old, from, dest string) 
 		}
 	}
 	return l, g.refresh(ctx, dest)
+}
+
+// linkTree links what did not change, and returns the tree with the paths that must be written.
+func (g *Git) linkTree(ctx context.Context, gitdir, rev, old, from, dest string) (entries []Entry, fresh []string, err error) {
+	diffs, err := g.ChangedPaths(ctx, gitdir, old, rev)
+	if err != nil {
+		return nil, nil, err
+	}
+	changed := make(map[string]bool, len(diffs))
+	for _, d := range diffs {
+		changed[d.Path] = true
+	}
+	if entries, err = g.ListTree(ctx, gitdir, rev); err != nil {
+		return nil, nil, err
+	}
+	fresh, err = linkFiles(from, dest, entries, changed)
+	return entries, fresh, err
 }
 
 // layAdvanced writes dest/.git, whose index knows the files that from has as well.

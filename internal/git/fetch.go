@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
@@ -299,6 +300,9 @@ func remoteError(s source, ref string, err error) error {
 	var f *failure
 	if !errors.As(err, &f) {
 		return err
+	}
+	if errors.Is(err, syscall.ENOSPC) {
+		return &task.Error{Class: task.Unavailable, Msg: fmt.Sprintf("no room for what %s has", s.shown), Fix: "make room in the data directory, or give it a smaller cache.disk", Err: syscall.ENOSPC}
 	}
 	e := &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("cannot read %s", s.shown), Err: errors.New(oneLine(f.stderr))}
 	has := func(parts ...string) bool {

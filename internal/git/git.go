@@ -165,6 +165,11 @@ func (f *failure) Error() string {
 	return fmt.Sprintf("git %s failed (exit %d): %s", f.verb, f.code, oneLine(f.stderr))
 }
 
+// Is lets a disk that is full be found by its number: it is the machine's trouble, and passes.
+func (f *failure) Is(target error) bool {
+	return target == error(syscall.ENOSPC) && (strings.Contains(f.stderr, "No space left on device") || strings.Contains(f.stderr, "Out of diskspace"))
+}
+
 // run executes one command and returns its standard output.
 func (g *Git) run(ctx context.Context, c call) ([]byte, error) {
 	limit := c.max

@@ -388,6 +388,13 @@ func (s *Store) tidy(ctx context.Context, name string, need needs) error {
 	if err := s.unpin(ctx, name, gitdir, need); err != nil {
 		return err
 	}
+	// What git left when it was killed or the disk was full.
+	left, _ := filepath.Glob(filepath.Join(gitdir, "objects", "pack", "tmp_*")) // the pattern is well-formed
+	for _, p := range left {
+		if fi, err := os.Lstat(p); err == nil && s.cfg.Now().Sub(fi.ModTime()) > 24*time.Hour {
+			_ = os.Remove(p) // the next look finds it again
+		}
+	}
 	return s.cfg.Git.Tidy(ctx, gitdir, pruneAfter)
 }
 

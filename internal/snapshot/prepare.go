@@ -31,6 +31,7 @@ type meta struct {
 	Files    int       `json:"files"`
 	Bytes    int64     `json:"bytes"`
 	Warnings []string  `json:"warnings"`
+	Pointers []string  `json:"pointers,omitempty"` // paths of Git LFS pointers
 	Form     int       `json:"form"`
 	From     string    `json:"from,omitempty"` // digest of the snapshot it was advanced from
 	Made     time.Time `json:"made"`
@@ -72,10 +73,11 @@ func (s *Store) Prepare(ctx context.Context, src Source) (Snapshot, error) {
 
 // previous is the snapshot that another is advanced from. It is held meanwhile.
 type previous struct {
-	digest  string
-	dir     string // of the snapshot: its tree and whatever else it keeps
-	base    string
-	changes []git.PathDiff // from its tree to the new one
+	digest   string
+	dir      string // of the snapshot: its tree and whatever else it keeps
+	base     string
+	changed  map[string]bool // paths whose entry in the new tree is another, or gone
+	pointers map[string]bool // Git LFS pointers of its tree
 }
 
 // build makes a snapshot aside and renames it into place. The lock of its digest is held.
@@ -100,8 +102,9 @@ func (s *Store) build(ctx context.Context, src Source, base string) (Snapshot, e
 	}
 	m := meta{
 		Repo: git.RedactURL(src.Repo), Mirror: mirrorName(src.Repo), Base: base, Env: src.Environment, Files: laid.Files, Bytes: laid.Bytes,
-		Warnings: warnings(filepath.Join(tmp, "tree"), laid.Entries), Form: treeForm, Made: s.cfg.Now().UTC(),
+		Form: treeForm, Made: s.cfg.Now().UTC(),
 	}
+	m.Warnings, m.Pointers = warnings(filepath.Join(tmp, "tree"), laid.Entries, prev)
 	if prev != nil {
 		m.From = prev.digest
 	}
@@ -176,15 +179,11 @@ func (s *Store) nearest(ctx context.Context, src Source, base string) (*previous
 		if err := s.hold(ctx, m.digest); err != nil {
 			return nil, err
 		}
-		p := &previous{digest: m.digest, dir: s.dir(m.digest), base: m.Base}
-		_, err := os.Stat(filepath.Join(p.dir, "meta.json")) // it was not held when it was found
-		if err == nil && m.Base != base {
-			p.changes, err = s.cfg.Git.ChangedPaths(ctx, gitdir, m.Base, base)
-		}
+		p, err := s.compare(ctx, gitdir, m, base)
 		if err != nil && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if err != nil || len(p.changes) > m.Files*mostShare/100 || best != nil && len(p.changes) >= len(best.changes) {
+		if err != nil || len(p.changed) > m.Files*mostShare/100 || best != nil && len(p.changed) >= len(best.changed) {
 			s.letGo(m.digest)
 			continue
 		}
@@ -196,6 +195,25 @@ func (s *Store) nearest(ctx context.Context, src Source, base string) (*previous
 		}
 	}
 	return best, nil
+}
+
+// compare says how far a snapshot that is held is from a commit.
+func (s *Store) compare(ctx context.Context, gitdir string, m found, base string) (*previous, error) {
+	p := &previous{digest: m.digest, dir: s.dir(m.digest), base: m.Base, changed: map[string]bool{}, pointers: map[string]bool{}}
+	if _, err := os.Stat(filepath.Join(p.dir, "meta.json")); err != nil { // it was not held when it was found
+		return nil, err
+	}
+	for _, name := range m.Pointers {
+		p.pointers[name] = true
+	}
+	if m.Base == base {
+		return p, nil
+	}
+	diffs, err := s.cfg.Git.ChangedPaths(ctx, gitdir, m.Base, base)
+	for _, d := range diffs {
+		p.changed[d.Path] = true
+	}
+	return p, err
 }
 
 func b2i(b bool) int {

@@ -14,9 +14,10 @@ import (
 // lfsHead starts every Git LFS pointer (git-lfs spec, version 1).
 const lfsHead = "version https://git-lfs.github.com/spec/v1\n"
 
-// warnings says, one line each, what of a tree is not what it seems. tree is our own fresh
-// checkout of the entries.
-func warnings(tree string, entries []git.Entry) []string {
+// warnings says, one line each, what of a tree is not what it seems, and which files are Git LFS
+// pointers. tree is our own fresh checkout of the entries. Of files that prev has as well nothing
+// is read.
+func warnings(tree string, entries []git.Entry, prev *previous) (out, pointers []string) {
 	var subs, lfs, links, cases []string
 	lower := map[string]string{}
 	for _, e := range entries {
@@ -34,11 +35,10 @@ func warnings(tree string, entries []git.Entry) []string {
 			if err == nil && leaves(e.Path, text) {
 				links = append(links, fmt.Sprintf("%q → %q", e.Path, text))
 			}
-		case e.Size > int64(len(lfsHead)) && e.Size < 1024 && isPointer(filepath.Join(tree, e.Path)):
-			lfs = append(lfs, fmt.Sprintf("%q", e.Path))
+		case e.Size > int64(len(lfsHead)) && e.Size < 1024 && isPointer(tree, e.Path, prev):
+			lfs, pointers = append(lfs, fmt.Sprintf("%q", e.Path)), append(pointers, e.Path)
 		}
 	}
-	var out []string
 	say := func(items []string, one, many string) {
 		switch n := len(items); {
 		case n == 1:
@@ -53,7 +53,7 @@ func warnings(tree string, entries []git.Entry) []string {
 	say(lfs, "Git LFS pointer, whose content is not here", "Git LFS pointers, whose content is not here")
 	say(links, "link that leaves the tree, kept as it is and dead in the sandbox", "links that leave the tree, kept as they are and dead in the sandbox")
 	say(cases, "names that differ only in case", "pairs of names that differ only in case")
-	return out
+	return out, pointers
 }
 
 func leaves(at, target string) bool {
@@ -64,7 +64,11 @@ func leaves(at, target string) bool {
 	return end == ".." || strings.HasPrefix(end, "../")
 }
 
-func isPointer(p string) bool {
+func isPointer(tree, name string, prev *previous) bool {
+	if prev != nil && !prev.changed[name] {
+		return prev.pointers[name]
+	}
+	p := filepath.Join(tree, name)
 	fi, err := os.Lstat(p)
 	if err != nil || !fi.Mode().IsRegular() {
 		return false

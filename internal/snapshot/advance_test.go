@@ -1,0 +1,357 @@
+package snapshot
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/git/gittest"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// listing is everything that a program can see of a tree, but for its repository.
+func listing(t testing.TB, tree string) []string {
+	t.Helper()
+	var out []string
+	err := filepath.WalkDir(tree, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(tree, p)
+		if err == nil && rel == ".git" {
+			return fs.SkipDir
+		}
+		if err != nil {
+			return err
+		}
+		fi, err := d.Info()
+		if err != nil {
+			return err
+		}
+		text := ""
+		switch {
+		case fi.Mode()&fs.ModeSymlink != 0:
+			text, err = os.Readlink(p)
+		case fi.Mode().IsRegular():
+			var b []byte
+			b, err = os.ReadFile(p)
+			text = fmt.Sprintf("%x", sha256.Sum256(b))
+		}
+		out = append(out, fmt.Sprintf("%q %v %d %s", rel, fi.Mode(), fi.ModTime().Unix(), text))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// asked is what git says about a checkout's own repository.
+func asked(t testing.TB, tree string) string {
+	t.Helper()
+	// Reading must not mend the index.
+	status := gittest.Run(t, tree, "--no-optional-locks", "status", "--porcelain", "--ignored")
+	if status != "" {
+		t.Errorf("not clean: %q", status)
+	}
+	objects := strings.Split(gittest.Run(t, tree, "cat-file", "--batch-all-objects", "--batch-check"), "\n")
+	slices.Sort(objects)
+	return gittest.Run(t, tree, "rev-parse", "HEAD") + "\n" + gittest.Run(t, tree, "ls-files", "-s") + "\n" + strings.Join(objects, "\n")
+}
+
+// mutator changes a work tree in every way that a commit can.
+type mutator struct {
+	t   *testing.T
+	rnd *rand.Rand
+	dir string
+	n   int
+}
+
+func (m *mutator) pick() string {
+	all := strings.Split(gittest.Run(m.t, m.dir, "ls-files", "-z"), "\x00")
+	all = slices.DeleteFunc(all, func(s string) bool { return s == "" || s == "sub" })
+	if len(all) == 0 {
+		return "first"
+	}
+	return all[m.rnd.IntN(len(all))]
+}
+
+func (m *mutator) write(name, text string, mode os.FileMode) {
+	p := filepath.Join(m.dir, name)
+	for d := filepath.Dir(p); d != m.dir; d = filepath.Dir(d) { // a file gives way to a directory
+		if fi, err := os.Lstat(d); err == nil && !fi.IsDir() {
+			m.must(os.Remove(d))
+		}
+	}
+	m.must(os.RemoveAll(p))
+	m.must(os.MkdirAll(filepath.Dir(p), 0o755))
+	m.must(os.WriteFile(p, []byte(text), mode))
+	m.must(os.Chmod(p, mode))
+}
+
+func (m *mutator) must(err error) {
+	m.t.Helper()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *mutator) step() {
+	m.n++
+	names := []string{"a", "A", "d/x", "d/e/f/g", "D/x", "caf\xe9/\xff", "with space\tand\nline", strings.Repeat("deep/", 40) + "end", "lfs"}
+	name := names[m.rnd.IntN(len(names))]
+	switch old := m.pick(); m.rnd.IntN(8) {
+	case 0, 1:
+		m.write(name, fmt.Sprintf("%d\n%s", m.n, strings.Repeat("x", m.rnd.IntN(3000))), 0o644)
+	case 2: // the other mode
+		if fi, err := os.Lstat(filepath.Join(m.dir, old)); err == nil && fi.Mode().IsRegular() {
+			m.must(os.Chmod(filepath.Join(m.dir, old), fi.Mode()^0o111))
+		}
+	case 3:
+		m.must(os.RemoveAll(filepath.Join(m.dir, old)))
+	case 4: // a rename, perhaps over something
+		to := filepath.Join(m.dir, fmt.Sprintf("moved/%d", m.rnd.IntN(4)))
+		m.must(os.MkdirAll(filepath.Dir(to), 0o755))
+		if _, err := os.Lstat(filepath.Join(m.dir, old)); err == nil {
+			m.must(os.RemoveAll(to))
+			m.must(os.Rename(filepath.Join(m.dir, old), to))
+		}
+	case 5: // a file where a directory was
+		m.write(strings.SplitN(name, "/", 2)[0], "file", 0o755)
+	case 6:
+		m.write(name, "", 0o644)
+		m.must(os.Remove(filepath.Join(m.dir, name)))
+		m.must(os.Symlink([]string{"a", "../up", "/etc/passwd", "d"}[m.rnd.IntN(4)], filepath.Join(m.dir, name)))
+	case 7:
+		m.write("lfs", lfsHead+fmt.Sprintf("oid sha256:%064d\nsize 1\n", m.rnd.IntN(2)), 0o644)
+	}
+}
+
+// A snapshot that was advanced over many commits is what one made from nothing is, and so are
+// those that it was advanced from.
+func TestAdvancedIsAsFromNothing(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	m := &mutator{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir()}
+	gittest.Run(t, m.dir, "init", "-q", "-b", "main")
+	for i := range 30 {
+		m.write(fmt.Sprintf("stay/%d/file", i), fmt.Sprint(i), 0o644)
+	}
+	s, earlier := newStore(t), map[string][]string{}
+	for i := range 12 {
+		for range 1 + m.rnd.IntN(5) {
+			m.step()
+		}
+		gittest.Run(t, m.dir, "add", "-A")
+		if i%3 == 1 {
+			gittest.Run(t, m.dir, "update-index", "--add", "--cacheinfo", "160000,"+fmt.Sprintf("%040d", 1+i%2)+",sub")
+		}
+		gittest.Run(t, m.dir, "commit", "-q", "--allow-empty", "-m", fmt.Sprint(i))
+		got, err := s.Prepare(t.Context(), Source{Repo: m.dir, Environment: fmt.Sprint(i % 2)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta, _, err := s.meta(got.Digest)
+		if err != nil || i > 0 && meta.From == "" {
+			t.Fatalf("commit %d was not advanced: %v", i, err)
+		}
+		fresh := filepath.Join(t.TempDir(), "fresh")
+		laid, err := s.cfg.Git.Checkout(t.Context(), got.GitDir, got.Base, fresh)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Files != laid.Files || got.Bytes != laid.Bytes {
+			t.Errorf("%d files of %d bytes, want %d of %d", got.Files, got.Bytes, laid.Files, laid.Bytes)
+		}
+		want := listing(t, fresh)
+		if have := listing(t, got.Tree); !slices.Equal(have, want) {
+			t.Fatalf("commit %d:\n%q\nwant\n%q", i, have, want)
+		}
+		if have, want := asked(t, got.Tree), asked(t, fresh); have != want {
+			t.Fatalf("commit %d: git says\n%s\nwant\n%s", i, have, want)
+		}
+		said, _ := warnings(fresh, laid.Entries, nil)
+		if !slices.Equal(said, got.Warnings) {
+			t.Errorf("warnings %q, want %q", got.Warnings, said)
+		}
+		for tree, was := range earlier {
+			if !slices.Equal(listing(t, tree), was) {
+				t.Fatalf("commit %d changed an earlier snapshot", i)
+			}
+		}
+		earlier[got.Tree] = want
+	}
+}
+
+// Each snapshot is whole when the one that it was advanced from is gone.
+func TestAdvancedOutlivesItsOrigin(t *testing.T) {
+	s, repo := newStore(t), repository(t)
+	one, err := s.Prepare(t.Context(), Source{Repo: repo})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gittest.Run(t, repo, "commit", "-q", "--allow-empty", "-m", "second")
+	two, err := s.Prepare(t.Context(), Source{Repo: repo})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := listing(t, two.Tree)
+	s.Done(one)
+	if err := s.Remove(one.Digest); err != nil {
+		t.Fatal(err)
+	}
+	if got := listing(t, two.Tree); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	asked(t, two.Tree)
+}
+
+// A snapshot that lost files, whoever took them, is no base for another.
+func TestDamagedOriginIsNotUsed(t *testing.T) {
+	s, repo := newStore(t), repository(t)
+	one, err := s.Prepare(t.Context(), Source{Repo: repo})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(one.Tree, "crlf")); err != nil {
+		t.Fatal(err)
+	}
+	gittest.Run(t, repo, "commit", "-q", "--allow-empty", "-m", "second")
+	two, err := s.Prepare(t.Context(), Source{Repo: repo})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(two.Tree, "crlf")); err != nil || string(b) != "x\r\n" {
+		t.Errorf("%q %v", b, err)
+	}
+	noLeftovers(t, s)
+}
+
+// killingGit is a git that ends its caller with SIGKILL at a command, before or after it ran.
+func killingGit(t *testing.T, at, when string) string {
+	t.Helper()
+	real, err := exec.LookPath("git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "#!/bin/sh\n"
+	kill := "case \" $* \" in *\" " + at + " \"*) kill -9 $PPID; exit 1;; esac\n"
+	if when == "before" {
+		script += kill + "exec " + real + " \"$@\"\n"
+	} else {
+		script += real + " \"$@\" || exit $?\n" + kill
+	}
+	p := filepath.Join(t.TempDir(), "git")
+	if err := os.WriteFile(p, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Whoever is killed while it makes a snapshot, from nothing or from another, leaves a state in
+// which the next makes it.
+func TestKilledBuild(t *testing.T) {
+	if dir := os.Getenv("SNAPSHOT_DIR"); dir != "" { // the child, which does not return
+		g, err := git.New(git.Config{Home: t.TempDir(), Bin: os.Getenv("SNAPSHOT_GIT")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newStore(t)
+		s.cfg.Dir, s.cfg.Git = dir, g
+		_, err = s.Prepare(t.Context(), Source{Repo: os.Getenv("SNAPSHOT_REPO"), Ref: "main"})
+		t.Fatal("not killed:", err)
+	}
+	s, repo := newStore(t), repository(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []struct{ at, when string }{
+		{"fetch", "before"},
+		{"fetch", "after"},
+		{"ls-tree", "before"},
+		{"pack-objects", "after"},
+		{"read-tree", "before"},
+		{"checkout-index", "after"},
+		{"update-index", "before"},
+		{"update-index", "after"},
+	} {
+		if err := os.WriteFile(filepath.Join(repo, "a.txt"), fmt.Appendln(nil, i), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		gittest.Run(t, repo, "commit", "-qam", fmt.Sprint(i))
+		cmd := exec.Command(self, "-test.run=^TestKilledBuild$")
+		cmd.Env = append(os.Environ(), "SNAPSHOT_DIR="+s.cfg.Dir, "SNAPSHOT_REPO="+repo, "SNAPSHOT_GIT="+killingGit(t, c.at, c.when))
+		out, err := cmd.CombinedOutput()
+		if err == nil || strings.Contains(string(out), "not killed") {
+			t.Fatalf("%v: the child lived: %v %s", c, err, out)
+		}
+		got, err := s.Prepare(t.Context(), Source{Repo: repo, Ref: "main"})
+		if err != nil || got.Cached {
+			t.Fatalf("%v: %+v %v", c, got, err)
+		}
+		if b, err := os.ReadFile(filepath.Join(got.Tree, "a.txt")); err != nil || strings.TrimSpace(string(b)) != fmt.Sprint(i) {
+			t.Errorf("%v: %q %v", c, b, err)
+		}
+		asked(t, got.Tree)
+		noLeftovers(t, s)
+	}
+}
+
+// A disk that is full in the middle leaves what was there, and says so.
+func TestFullDisk(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounting takes root")
+	}
+	s, repo := newStore(t), repository(t)
+	dir := t.TempDir()
+	if err := unix.Mount("small", dir, "tmpfs", 0, "size=4m"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	s.cfg.Dir = filepath.Join(dir, "data")
+	s, err := New(s.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := s.Prepare(t.Context(), Source{Repo: repo})
+	if err != nil {
+		t.Fatal(err)
+	}
+	noise := make([]byte, 6<<20)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for i := range noise {
+		noise[i] = byte(rnd.Uint32())
+	}
+	for _, size := range []int{6 << 20, 2 << 20} { // too large for the mirror; and then for the snapshot
+		if err := os.WriteFile(filepath.Join(repo, "noise"), noise[:size], 0o644); err != nil {
+			t.Fatal(err)
+		}
+		gittest.Run(t, repo, "add", "-A")
+		gittest.Run(t, repo, "commit", "-qm", "large")
+		_, err = s.Prepare(t.Context(), Source{Repo: repo})
+		if !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("%d bytes: %v, class %s", size, err, task.ClassOf(err))
+		}
+		noLeftovers(t, s)
+	}
+	again, err := s.Prepare(t.Context(), Source{Repo: repo, Ref: one.Base})
+	if err != nil || !again.Cached {
+		t.Errorf("%+v %v", again, err)
+	}
+	asked(t, again.Tree)
+}
