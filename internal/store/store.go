@@ -72,7 +72,9 @@ type Filter struct {
 	States []task.State
 	Repo   string
 	Key    string
-	Limit  int // default 100; newest first
+	Author string
+	Before task.ID // only what a listing has after this task; nothing when it is not there
+	Limit  int     // default 100; newest first
 }
 
 // Store is what every engine offers.

@@ -144,6 +144,12 @@ func (s *Store) Tasks(ctx context.Context, f store.Filter) (out []store.Task, er
 	if f.Key != "" {
 		add("key = $%d", []byte(f.Key))
 	}
+	if f.Author != "" {
+		add("author = $%d", []byte(f.Author))
+	}
+	if f.Before != "" {
+		add("(created, id) < (SELECT created, id FROM tasks WHERE id = $%d)", string(f.Before))
+	}
 	q := `SELECT ` + taskColumns + ` FROM tasks`
 	if len(where) > 0 {
 		q += ` WHERE ` + strings.Join(where, " AND ")

@@ -94,6 +94,12 @@ func (s *Store) Tasks(ctx context.Context, f store.Filter) ([]store.Task, error)
 	if f.Key != "" {
 		where, args = append(where, "key = ?"), append(args, f.Key)
 	}
+	if f.Author != "" {
+		where, args = append(where, "author = ?"), append(args, f.Author)
+	}
+	if f.Before != "" {
+		where, args = append(where, "(created, id) < (SELECT created, id FROM tasks WHERE id = ?)"), append(args, string(f.Before))
+	}
 	q := `SELECT ` + taskColumns + ` FROM tasks`
 	if len(where) > 0 {
 		q += ` WHERE ` + strings.Join(where, " AND ")

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -214,7 +215,7 @@ func testFilters(t *testing.T, st store.Store) {
 		if n%2 == 1 {
 			repo = "odd"
 		}
-		row := store.Task{ID: ID(n), Key: "k" + string(ID(n)), Repo: repo}
+		row := store.Task{ID: ID(n), Key: "k" + string(ID(n)), Repo: repo, Author: fmt.Sprint("author ", n%3)}
 		if _, _, err := st.Create(t.Context(), row, []event.Draft{Draft(t, event.TaskCreated{})}); err != nil {
 			t.Fatal(err)
 		}
@@ -242,6 +243,11 @@ func testFilters(t *testing.T, st store.Store) {
 	list(store.Filter{States: []task.State{task.Preparing, task.Stopped}}, 2, ID(8))
 	list(store.Filter{States: []task.State{task.Preparing}, Repo: "even"}, 0, "")
 	list(store.Filter{Repo: "' OR 1=1 --"}, 0, "")
+	list(store.Filter{Author: "author 1", Limit: 1000}, 40, ID(118))
+	list(store.Filter{Before: ID(100), Limit: 10}, 10, ID(99))
+	list(store.Filter{Before: ID(100), Repo: "even", Limit: 1000}, 49, ID(98))
+	list(store.Filter{Before: ID(1)}, 0, "")
+	list(store.Filter{Before: ID(999)}, 0, "")
 }
 
 // testWatch: whatever changes a task wakes who watches it, once for any number of changes.
