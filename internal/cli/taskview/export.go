@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/store"
@@ -62,7 +60,7 @@ func Export(ctx context.Context, st store.Store, id task.ID, w io.Writer) error 
 		}
 		end.Root = events[i].Hash
 	}
-	named, err := blobsOf(events, func(t event.Text) (string, error) { return store.Load(ctx, st, t) })
+	named, err := event.Blobs(events, func(t event.Text) (string, error) { return store.Load(ctx, st, t) })
 	if err != nil {
 		return fmt.Errorf("export %s: %w", id, err)
 	}
@@ -153,7 +151,7 @@ func checkExport(id task.ID, events []event.Event, blobs map[string][]byte, end 
 		}
 	}
 	missing := func(digest string) error { return failure("blob %s, which the log names, is missing", Escape(digest)) }
-	named, err := blobsOf(events, func(t event.Text) (string, error) {
+	named, err := event.Blobs(events, func(t event.Text) (string, error) {
 		if data, ok := blobs[t.Blob]; ok || t.Blob == "" {
 			return t.Inline + string(data), nil
 		}
@@ -177,73 +175,6 @@ func checkExport(id task.ID, events []event.Event, blobs map[string][]byte, end 
 			id, end.Events, end.Blobs, len(events), len(blobs))
 	}
 	return nil
-}
-
-// blobsOf lists the digests of the blobs that belong to the events, in order, each once:
-// those that a payload names under the key "blob", whatever its kind, and those that the
-// documents of verification and baseline name under "log".
-func blobsOf(events []event.Event, load Loader) ([]string, error) {
-	var c collector
-	for _, e := range events {
-		c.walk(e.Payload)
-		p, err := event.Decode(e)
-		if err != nil {
-			return nil, err
-		}
-		var doc event.Text
-		switch p := p.(type) {
-		case *event.VerificationFinished:
-			doc = p.Document
-		case *event.BaselineFinished:
-			doc = p.Document
-		default:
-			continue
-		}
-		s, err := load(doc)
-		if err != nil {
-			return nil, err
-		}
-		c.walk([]byte(s))
-	}
-	return c.found, nil
-}
-
-// collector gathers digests out of JSON.
-type collector struct {
-	found []string
-	seen  map[string]bool
-}
-
-func (c *collector) walk(doc []byte) {
-	var v any
-	if json.Unmarshal(doc, &v) == nil {
-		c.value(v)
-	}
-}
-
-func (c *collector) value(v any) {
-	switch v := v.(type) {
-	case []any:
-		for _, e := range v {
-			c.value(e)
-		}
-	case map[string]any:
-		for _, k := range slices.Sorted(maps.Keys(v)) {
-			if s, ok := v[k].(string); ok && (k == "blob" || k == "log") && isDigest(s) && !c.seen[s] {
-				if c.seen == nil {
-					c.seen = map[string]bool{}
-				}
-				c.seen[s] = true
-				c.found = append(c.found, s)
-			}
-			c.value(v[k])
-		}
-	}
-}
-
-func isDigest(s string) bool {
-	b, err := hex.DecodeString(s)
-	return err == nil && len(b) == sha256.Size
 }
 
 func badExport(line int, what string) error { return failure("line %d of the export: %s", line, what) }
