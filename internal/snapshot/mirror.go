@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -52,7 +53,7 @@ func (s *Store) fetch(ctx context.Context, src Source, ref string) (id, rebuilt 
 	if _, serr := os.Stat(s.damaged(name)); serr == nil {
 		rebuilt = "the mirror of the repository was damaged"
 		id, err = s.renew(ctx, src, ref)
-	} else if id, err = s.fetchInto(ctx, src, ref); err != nil && s.suspect(ctx, src.Repo, err) {
+	} else if id, err = s.fetchInto(ctx, src, ref); err != nil && task.ClassOf(err) != task.NotFound && s.suspect(ctx, src.Repo, err) {
 		rebuilt = "the mirror of the repository was damaged: " + oneLine(err)
 		id, err = s.renew(ctx, src, ref)
 	}
@@ -83,13 +84,18 @@ func (s *Store) fetchInto(ctx context.Context, src Source, ref string) (string, 
 	if err := s.cfg.Git.EnsureBare(ctx, dir); err != nil {
 		return "", err
 	}
+	if git.IsID(ref) && pinned(dir, ref) {
+		if _, err := s.cfg.Git.Resolve(ctx, dir, ref); err != nil {
+			return "", fmt.Errorf("read a commit that was fetched before: %w", errors.New(oneLine(err)))
+		}
+	}
 	return s.cfg.Git.Telling(src.Progress).FetchCommit(ctx, dir, src.Repo, ref)
 }
 
 // suspect reports whether the mirror itself is why git failed.
 func (s *Store) suspect(ctx context.Context, repo string, err error) bool {
 	switch task.ClassOf(err) {
-	case task.Transient, task.RateLimited, task.Auth, task.NotFound, task.Unavailable:
+	case task.Transient, task.RateLimited, task.Auth, task.Unavailable:
 		return false
 	}
 	return ctx.Err() == nil && s.cfg.Git.Damaged(ctx, s.mirror(repo))
