@@ -64,7 +64,11 @@ func ParseBazel(r io.Reader, o Options) Report {
 	br := bufio.NewReader(r)
 	head, _ := br.Peek(64)
 	if head = bytes.TrimLeft(head, " \r\n\t\xef\xbb\xbf"); len(head) > 0 && head[0] == '<' {
-		return ParseJUnit(br, o)
+		rep := ParseJUnit(br, o)
+		for i := range rep.Tests {
+			o.bazelOwn(&rep.Tests[i])
+		}
+		return rep
 	}
 	m := &meter{r: br, left: o.MaxBytes}
 	p := bepParser{o: o, by: map[string]*bepTarget{}}
@@ -96,6 +100,62 @@ func ParseBazel(r io.Reader, o Options) Report {
 		return refuse(o)
 	}
 	return p.report()
+}
+
+// bazelOwn gives the case that Bazel makes up for a target without a report of its own the
+// target's label, and what it printed for a message.
+func (o Options) bazelOwn(t *Test) {
+	pkg, name, ok := cutLast(t.Name, "/")
+	if !ok || t.Suite != t.Name {
+		return
+	}
+	t.ID = "//" + pkg + ":" + name
+	t.Suite, t.Name = t.ID, t.ID
+	if t.Status == task.Errored {
+		t.Status = task.Fail
+	}
+	_, text, ok := strings.Cut(t.Output, strings.Repeat("-", 77)+"\n")
+	if ok && t.Failed() {
+		if m := o.outputMessage(strings.TrimSuffix(text, "]]>")); m != "" {
+			t.Message = m
+		}
+		t.Signature = Signature(t.Message, t.Frame)
+	}
+}
+
+// MergeBazel joins the event stream with the test.xml files. Of a target that has no tests of its
+// own the stream says how it ended, the file what it printed.
+func MergeBazel(reports ...Report) Report {
+	stream := map[string]bool{}
+	said := map[string]Test{}
+	var keep []Report
+	for _, r := range reports {
+		for _, t := range r.Tests {
+			if old, ok := said[t.ID]; strings.HasPrefix(t.ID, "//") && t.Suite == t.ID {
+				stream[t.ID] = stream[t.ID] || t.Output == ""
+				if !ok || len(t.Output) > len(old.Output) {
+					said[t.ID] = t
+				}
+			}
+		}
+	}
+	for _, r := range reports {
+		var tests []Test
+		for _, t := range r.Tests {
+			if x, ok := said[t.ID]; ok {
+				if t.Output != "" && stream[t.ID] {
+					continue // the stream's entry is the one that stays
+				}
+				if t.Failed() && x.Failed() {
+					t.Message, t.Output, t.Signature = x.Message, x.Output, x.Signature
+				}
+			}
+			tests = append(tests, t)
+		}
+		r.Tests = tests
+		keep = append(keep, r)
+	}
+	return Merge(keep...)
 }
 
 type bepParser struct {

@@ -1,6 +1,7 @@
 package result
 
 import (
+	"cmp"
 	"io"
 	"regexp"
 	"slices"
@@ -65,6 +66,9 @@ func ParseCargo(r io.Reader, o Options) Report {
 	switch {
 	case !p.seen:
 		rep.Outcome = NoReport
+		if p.firstErr != "" {
+			rep.problem("%s", p.firstErr)
+		}
 		return *rep
 	case p.partial:
 		rep.Outcome = Partial
@@ -103,25 +107,26 @@ type cargoTarget struct {
 }
 
 type cargoParser struct {
-	o       Options
-	rep     Report
-	cur     *cargoTarget
-	wait    *cargoCase // began on a line of its own: its result comes
-	block   *cargoCase // whose output is being read
-	quoted  *cargoCase // whose output was read before what looks like the list of failures
-	listed  int        // names in that list
-	section string     // "", "results", "failures", "list"
-	errText string     // the compiler's last error, to be placed
-	count   int
-	seen    bool
-	ended   bool
-	partial bool
+	o        Options
+	rep      Report
+	cur      *cargoTarget
+	wait     *cargoCase // began on a line of its own: its result comes
+	block    *cargoCase // whose output is being read
+	quoted   *cargoCase // whose output was read before what looks like the list of failures
+	listed   int        // names in that list
+	section  string     // "", "results", "failures", "list"
+	errText  string     // the compiler's last error, to be placed
+	firstErr string     // what cargo or the compiler said first
+	count    int
+	seen     bool
+	ended    bool
+	partial  bool
 }
 
 func (p *cargoParser) line(l string) {
 	p.ended = false
 	if strings.HasPrefix(l, EndMark) {
-		p.ended, p.seen = true, true
+		p.ended = true
 		return
 	}
 	quoted := p.section == "failures" || p.section == "list" // what tests printed may look like anything
@@ -184,6 +189,7 @@ func (p *cargoParser) cargoOwn(l string) bool {
 	if p.cur == nil {
 		if cargoError.MatchString(l) {
 			p.errText = l
+			p.firstErr = cmp.Or(p.firstErr, l)
 		} else if m := cargoAt.FindStringSubmatch(l); m != nil && p.errText != "" {
 			p.rep.problem("%s: %s", p.o.rel(m[1]), p.errText)
 			p.errText = ""

@@ -89,6 +89,25 @@ func TestEcosystemTraps(t *testing.T) {
 			says: map[string]string{"PriceTest::testWrong": "the sum\nFailed asserting that 3 is identical to 4."},
 		},
 		{
+			name: "Bazel's own stream", file: "bazel-bep.json", outcome: Complete, build: []string{"//shop:broken", "//shop:gone_test"},
+			want: map[string]task.TestStatus{"//shop:good_test": task.Pass, "//shop:bad_test": task.Fail, "//shop:flaky_test": task.Flaky, "//shop:slow_test": task.Timeout},
+		},
+		{
+			name: "Bazel: what a target printed", file: "bazel-bad.xml", outcome: Complete,
+			want: map[string]task.TestStatus{"//shop:bad_test": task.Fail}, says: map[string]string{"//shop:bad_test": "expected 4, got 3"},
+		},
+		{
+			name: "vitest: tried again, same names, rows, a file and a hook that fail", file: "vitest-mixed.json", outcome: Partial,
+			build: []string{"mixed/b.test.js"}, suites: []string{"mixed/c.test.js"},
+			want: map[string]task.TestStatus{
+				"mixed/a.test.js::cart second time": task.Flaky, "mixed/a.test.js::cart same": task.Pass, "mixed/a.test.js::cart same #2": task.Fail,
+				"mixed/a.test.js::cart row 1 2": task.Fail, "mixed/a.test.js::cart hangs": task.Timeout, "mixed/a.test.js::cart later": task.Skip, "mixed/c.test.js::needs it": task.Skip,
+			},
+		},
+		{name: "vitest: only leaves the others out", file: "vitest-only.json", outcome: Complete, want: map[string]task.TestStatus{"only/o.test.js::other": task.Skip}},
+		{name: "vitest: an unhandled rejection is in the exit code alone", file: "vitest-rejects.json", outcome: Complete, want: map[string]task.TestStatus{"rejects/r.test.js::passes": task.Pass}},
+		{name: "vitest: process.exit in a test", file: "vitest-exits.json", outcome: Complete, want: map[string]task.TestStatus{"exits/x.test.js::leaves": task.Fail}},
+		{
 			name: "Bazel: flaky, out of time, not built", file: "bazel-unbuilt.json", outcome: Complete, build: []string{"//shop:gone_test"},
 			want: map[string]task.TestStatus{"//shop:flaky_test": task.Flaky, "//shop:slow_test": task.Timeout},
 		},
@@ -193,6 +212,16 @@ func TestIDsKeepWhatRunnersNumber(t *testing.T) {
 	one := Merge(ParseJUnit(strings.NewReader(`<testsuite><testcase classname="c" name="case #2"/></testsuite>`), Options{}))
 	if one.Tests[0].ID != "c::case #2" {
 		t.Error("run alone it has another id:", one.Tests[0].ID)
+	}
+}
+
+// TestBazelJoins: a target is one test, whichever of the two files tells of it.
+func TestBazelJoins(t *testing.T) {
+	all := fixtures(t)
+	r := MergeBazel(parse(t, "bazel-bep.json", all["bazel-bep.json"]), parse(t, "bazel-good.xml", all["bazel-good.xml"]), parse(t, "bazel-bad.xml", all["bazel-bad.xml"]))
+	by := r.ByID()
+	if len(r.Tests) != 4 || by["//shop:good_test"].Status != task.Pass || by["//shop:bad_test"].Status != task.Fail || !strings.Contains(by["//shop:bad_test"].Message, "expected 4, got 3") {
+		t.Errorf("%+v", r.Tests)
 	}
 }
 

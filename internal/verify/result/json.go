@@ -155,6 +155,9 @@ func (rep *Report) jestSuite(s jestSuite, o Options) {
 		switch a.Status {
 		case "passed":
 			t.Status = task.Pass
+			if t.Attempt > 1 || len(a.FailureMessages) > 0 {
+				t.Status, t.Attempt = task.Flaky, max(2, t.Attempt) // of vitest's tries only the failures are told
+			}
 		case "failed":
 			t.Status = task.Fail
 			failed++

@@ -62,6 +62,8 @@ func ParseJUnit(r io.Reader, o Options) Report {
 type junitSuite struct {
 	name            string
 	claimed, failed int // failures and errors: as the attributes say, as seen
+	tests           int // closed in it
+	out             headTail
 }
 
 type junitCase struct {
@@ -140,7 +142,7 @@ func (p *junitParser) start(e xml.StartElement) {
 	case "testsuite":
 		f, _ := strconv.Atoi(attr(e, "failures"))
 		n, _ := strconv.Atoi(attr(e, "errors"))
-		p.suites = append(p.suites, junitSuite{name: clip(attr(e, "name"), 500), claimed: f + n})
+		p.suites = append(p.suites, junitSuite{name: clip(attr(e, "name"), 500), claimed: f + n, out: headTail{max: p.o.MaxOutput}})
 	case "testcase":
 		d, _ := strconv.ParseFloat(strings.ReplaceAll(attr(e, "time"), ",", ""), 64)
 		p.tc = &junitCase{
@@ -152,6 +154,8 @@ func (p *junitParser) start(e xml.StartElement) {
 	case "system-out", "system-err":
 		if p.tc != nil && p.text == nil {
 			p.text = &p.tc.out
+		} else if n := len(p.suites); p.tc == nil && n > 0 {
+			p.text = &p.suites[n-1].out
 		}
 	}
 }
@@ -221,6 +225,9 @@ func (p *junitParser) end(name string) {
 		}
 		s := p.suites[n-1]
 		p.suites = p.suites[:n-1]
+		if last := len(p.rep.Tests) - 1; s.tests == 1 && last >= 0 && p.rep.Tests[last].Output == "" {
+			p.rep.Tests[last].Output = strings.TrimSpace(s.out.String())
+		}
 		if n > 1 {
 			p.suites[n-2].failed += s.failed
 		}
@@ -250,6 +257,9 @@ func (p *junitParser) closeCase() {
 		}
 		old.Output = clip(old.Output+"\n"+t.Output, 2*p.o.MaxOutput)
 		return
+	}
+	if n := len(p.suites); n > 0 {
+		p.suites[n-1].tests++
 	}
 	p.byID[t.ID] = len(p.rep.Tests)
 	p.rep.Tests = append(p.rep.Tests, t)
