@@ -49,8 +49,8 @@ type Kept struct {
 type Policy struct {
 	Disk   int64         // bytes of everything together; 0: no bound
 	Unused time.Duration // what nobody used for so long goes; 0: nothing goes for that
-	// Live reports whether a task is unfinished: what it needs stays. nil: every one is.
-	Live func(task.ID) bool
+	// Need says what must stay for a task. nil: everything.
+	Need func(task.ID) Need
 }
 
 // unpinAfter is how long a commit without a snapshot or a task stays in the mirror: somebody may
@@ -83,19 +83,19 @@ func (s *Store) List(ctx context.Context) ([]Kept, error) {
 	return out, nil
 }
 
-// needs are digests and commits (as "mirror/commit") that unfinished tasks need.
+// needs are digests and commits (as "mirror/commit") that tasks need.
 type needs map[string]bool
 
-func (s *Store) needed(live func(task.ID) bool) (needs, error) {
-	tasks, err := s.tasks(live)
+func (s *Store) needed(need func(task.ID) Need) (needs, error) {
+	tasks, err := s.tasks(need)
 	if err != nil {
 		return nil, err
 	}
-	need := needs{}
+	out := needs{}
 	for _, p := range tasks {
-		need[p.Snapshot], need[p.Layers], need[p.Mirror], need[p.Mirror+"/"+p.Base] = true, true, true, true
+		out[p.Snapshot], out[p.Layers], out[p.Mirror], out[p.Mirror+"/"+p.Base] = true, true, true, true
 	}
-	return need, nil
+	return out, nil
 }
 
 // list finds everything without its size.
@@ -111,7 +111,7 @@ func (s *Store) list(need needs) ([]Kept, error) {
 		k := Kept{
 			Kind: kindSnapshot, Digest: m.digest, Repo: m.Repo, Base: m.Base, Environment: m.Env, From: m.From, Files: m.Files, Bytes: m.Bytes,
 			Made: m.Made, Took: time.Duration(m.Millis) * time.Millisecond, Used: m.used, mirror: m.Mirror,
-			InUse: need[m.digest] || need[m.Mirror+"/"+m.Base],
+			InUse: need[m.digest],
 		}
 		used, _ := os.ReadDir(filepath.Join(s.dir(m.digest), "layers")) // none, if there is no such directory
 		for _, l := range used {
@@ -256,7 +256,7 @@ func (s *Store) Collect(ctx context.Context, p Policy) ([]Kept, error) {
 	}
 	defer unlock(false)
 	s.sweep("")
-	need, err := s.needed(p.Live)
+	need, err := s.needed(p.Need)
 	if err != nil {
 		return nil, err
 	}

@@ -72,8 +72,8 @@ func TestCollect(t *testing.T) {
 		t.Fatal(err)
 	}
 	mirror := mirrorName(repo)
-	live := map[task.ID]bool{"t_one": true}
-	p := Policy{Disk: 1, Live: func(id task.ID) bool { return live[id] }}
+	need := map[task.ID]Need{"t_one": All}
+	p := Policy{Disk: 1, Need: func(id task.ID) Need { return need[id] }}
 	gone, err := s.Collect(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
@@ -100,9 +100,17 @@ func TestCollect(t *testing.T) {
 		}
 	}
 	other.Done(snaps[0])
-	live["t_one"] = false
+	need["t_one"] = Base
 	gone, err = s.Collect(t.Context(), p)
-	if err != nil || len(gone) != 3 || gone[2].Kind != kindMirror || gone[2].Digest != mirror {
+	if err != nil || len(gone) != 2 || gone[0].Digest != snaps[0].Digest || gone[1].Digest != snaps[1].Digest {
+		t.Errorf("%+v %v", gone, err)
+	}
+	if got := pins(s.mirror(repo)); !slices.Equal(got, []string{snaps[1].Base}) {
+		t.Errorf("pins %q", got)
+	}
+	need["t_one"] = Nothing
+	gone, err = s.Collect(t.Context(), p)
+	if err != nil || len(gone) != 1 || gone[0].Kind != kindMirror || gone[0].Digest != mirror {
 		t.Errorf("%+v %v", gone, err)
 	}
 	if left := there(t, s); len(left) > 0 {

@@ -154,6 +154,21 @@ func (s *Store) Done(snap Snapshot) {
 	}
 }
 
+// Scoped is the store for one piece of work: [Store.Release] lets everything go that it held, in
+// whatever way the work ended.
+func (s *Store) Scoped() *Store { return &Store{cfg: s.cfg, held: map[string]*held{}} }
+
+// Release is [Store.Done] for everything that the store holds. Nothing may be started on it any
+// more.
+func (s *Store) Release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for digest, h := range s.held {
+		h.file.Close()
+		delete(s.held, digest)
+	}
+}
+
 // Hold holds a snapshot and its layers once more, for somebody who outlives the caller.
 func (s *Store) Hold(ctx context.Context, snap Snapshot) error {
 	if err := s.hold(ctx, snap.Digest); err != nil || snap.Layers.Digest == "" {

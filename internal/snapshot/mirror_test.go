@@ -43,8 +43,10 @@ func TestDamagedMirrorIsMadeAnew(t *testing.T) {
 			}
 			return os.WriteFile(p, b, 0o644)
 		},
-		"no repository":   func(_ *testing.T, gitdir string) error { return os.RemoveAll(filepath.Join(gitdir, "objects")) },
-		"was interrupted": func(_ *testing.T, gitdir string) error { return os.Rename(gitdir, strings.TrimSuffix(gitdir, ".git")+".damaged") },
+		"no repository": func(_ *testing.T, gitdir string) error { return os.RemoveAll(filepath.Join(gitdir, "objects")) },
+		"was interrupted": func(_ *testing.T, gitdir string) error {
+			return os.Rename(gitdir, strings.TrimSuffix(gitdir, ".git")+".damaged")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, repo := newStore(t), repository(t)

@@ -22,12 +22,13 @@ type pin struct {
 }
 
 // PinBase keeps a commit that [Store.Resolve] returned for the task, which is not prepared yet,
-// until [Policy.Live] says no to it.
+// until [Policy.Need] says that nothing is needed for it.
 func (s *Store) PinBase(owner task.ID, repo, base string) error {
 	return s.pin(owner, pin{Mirror: mirrorName(repo), Base: base})
 }
 
-// Pin keeps the snapshot, its layers and its base for the task until [Policy.Live] says no to it.
+// Pin keeps the snapshot, its layers and its base for the task until [Policy.Need] says that less
+// or nothing is needed for it.
 func (s *Store) Pin(owner task.ID, snap Snapshot) error {
 	return s.pin(owner, pin{Mirror: mirrorOf(snap), Base: snap.Base, Snapshot: snap.Digest, Layers: snap.Layers.Digest})
 }
@@ -47,9 +48,19 @@ func (s *Store) pin(owner task.ID, p pin) error {
 	return nil
 }
 
-// pinned reads what tasks need and forgets those that live says no to. One that cannot be read
+// Need is what must be kept for a task.
+type Need int
+
+// The needs, from the least to the most.
+const (
+	Nothing Need = iota
+	Base         // its commit: it may go on some day
+	All          // what its sandboxes stand on as well
+)
+
+// tasks reads what is kept for tasks and forgets those that need nothing. One that cannot be read
 // is an error: it may name anything.
-func (s *Store) tasks(live func(task.ID) bool) (map[task.ID]pin, error) {
+func (s *Store) tasks(need func(task.ID) Need) (map[task.ID]pin, error) {
 	dir := filepath.Join(s.cfg.Dir, "pins")
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -61,7 +72,11 @@ func (s *Store) tasks(live func(task.ID) bool) (map[task.ID]pin, error) {
 			continue
 		}
 		p, id := filepath.Join(dir, e.Name()), task.ID(e.Name())
-		if live != nil && !live(id) {
+		most := All
+		if need != nil {
+			most = need(id)
+		}
+		if most == Nothing {
 			if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, err
 			}
@@ -77,6 +92,9 @@ func (s *Store) tasks(live func(task.ID) bool) (map[task.ID]pin, error) {
 		}
 		if err != nil {
 			return nil, fmt.Errorf("what task %s needs cannot be read: %w", id, err)
+		}
+		if most == Base {
+			n.Snapshot, n.Layers = "", ""
 		}
 		out[id] = n
 	}

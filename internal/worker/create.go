@@ -62,6 +62,11 @@ func (w *Worker) Create(ctx context.Context, q Request) (store.Task, bool, error
 	if issueErr == nil {
 		commit, target, repoErr = w.cfg.Snapshots.Resolve(ctx, q.Repo, q.Ref)
 	}
+	if commit != "" && repoErr == nil {
+		if err := w.cfg.Snapshots.PinBase(id, q.Repo, commit); err != nil {
+			return store.Task{}, false, err
+		}
+	}
 	raw := sha256.Sum256(q.Issue)
 	payload := event.TaskCreated{
 		Repo: source, Base: commit, BaseRef: orDefault(q.Ref, "HEAD"), Target: target, IssueTitle: title,

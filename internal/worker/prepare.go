@@ -36,10 +36,13 @@ func (r *run) prepare(ctx context.Context) error {
 		return err
 	}
 	r.snap, r.names, r.base = snap, nil, nil
-	if sum.Snapshot == nil || sum.Snapshot.Digest != snap.Digest {
+	if err := r.cfg.Snapshots.Pin(sum.Task, snap); err != nil {
+		return err
+	}
+	if sum.Snapshot == nil || sum.Snapshot.Digest != snap.Digest || snap.Rebuilt != "" {
 		if _, err := r.j.Append(ctx, event.SnapshotReady{
 			Digest: snap.Digest, Base: snap.Base, Files: snap.Files, Bytes: snap.Bytes,
-			Warnings: snap.Warnings, Cached: snap.Cached, Millis: r.since(begin),
+			Warnings: snap.Warnings, Cached: snap.Cached, Rebuilt: snap.Rebuilt, Millis: r.since(begin),
 		}); err != nil {
 			return err
 		}

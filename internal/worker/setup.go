@@ -18,6 +18,9 @@ func (r *run) setup(ctx context.Context) error {
 	}
 	snap.Warnings = slices.Concat(snap.Warnings, done.Warnings)
 	r.snap = snap
+	if err := r.cfg.Snapshots.Pin(r.j.Summary().Task, snap); err != nil {
+		return err
+	}
 	if len(done.Commands) > 0 {
 		r.setPrepared()
 	}

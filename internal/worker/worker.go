@@ -151,7 +151,10 @@ func (w *Worker) RunUnder(ctx context.Context, lease store.Lease) (event.Summary
 	if err != nil {
 		return event.Summary{}, err
 	}
-	r := &run{Worker: w, j: j}
+	own := *w // what the run holds of the snapshots goes with it
+	own.cfg.Snapshots = w.cfg.Snapshots.Scoped()
+	defer own.cfg.Snapshots.Release()
+	r := &run{Worker: &own, j: j}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := r.heartbeat(ctx, cancel)
 	err = r.guarded(ctx, events)

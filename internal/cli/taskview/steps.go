@@ -87,6 +87,9 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 			how = "from the cache"
 		}
 		p.item(e.Time, "snapshot %s: %s, %s  %s", short(v.Digest), plural(v.Files, "file"), how, took(v.Millis))
+		if v.Rebuilt != "" {
+			p.item(e.Time, "  the mirror was made anew: %s", Escape(v.Rebuilt))
+		}
 		for _, warning := range v.Warnings {
 			p.item(e.Time, "  %s", Escape(warning))
 		}
