@@ -40,6 +40,7 @@ func Run(t *testing.T, newRuntime func(t *testing.T) sandbox.Runtime) {
 		{"Descriptors_SBX13", (*suite).descriptors},
 		{"Environment_SBX31", (*suite).environment},
 		{"OperatorMounts", (*suite).operatorMounts},
+		{"SearchIndex", (*suite).searchIndex},
 		{"SpaceCaps_SBX19", (*suite).spaceCaps},
 		{"KeptHomeCap_SBX19", (*suite).keptHomeCap},
 		{"PidsCap_SBX17", (*suite).pidsCap},
