@@ -3,7 +3,7 @@ SHELL := /bin/bash
 TOOLS := $(CURDIR)/.tools/bin
 BIN   := $(CURDIR)/bin
 
-.PHONY: setup gvisor gitea test-gitea build demo test lint attack attack-layers bench bench-verify fuzz clean
+.PHONY: setup gvisor gitea test-gitea build demo test generate lint attack attack-layers bench bench-verify fuzz clean
 setup: ## install what the build, the sandbox and the tests need (quick when nothing is missing)
 	@scripts/setup.sh
 
@@ -25,6 +25,10 @@ demo: build ## the main job end to end, on embedded defaults
 
 test: build $(if $(filter true,$(CI)),gvisor) ## everything, with a real sandbox, real git and real HTTP; with gVisor if it is built, or CI is true
 	@PATH="$(TOOLS):$$PATH" go test -timeout 20m ./...
+
+generate: ## the pages' templates to Go, with the pinned generator
+	@cd tools && go build -o $(TOOLS)/templ github.com/a-h/templ/cmd/templ
+	@$(TOOLS)/templ generate -path internal/web -log-level error
 
 lint: setup
 	@gofmt_out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$gofmt_out" ] || { echo "gofmt: $$gofmt_out"; exit 1; }

@@ -1,0 +1,181 @@
+// Package web owns the pages: tasks, one task's story, its verification, and whole texts of a
+// record, live where something happens.
+//
+// Invariants: a page shows what the record holds and nothing a page made up; every text of an
+// issue, a model, a repository or a command goes through package render, so that it cannot act;
+// no page needs a script, holds one inline, or fetches anything from another host; a viewer sees
+// tasks of repositories that the gate lets them read, and any other as one that is not there;
+// what changes something is a POST, after the gate was asked for that very act.
+package web
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/access"
+	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/live"
+	"github.com/daybreak-agent/daybreak/internal/store"
+	"github.com/daybreak-agent/daybreak/internal/task"
+	"github.com/daybreak-agent/daybreak/internal/web/render"
+)
+
+// Source is the part of a store that pages read.
+type Source interface {
+	Task(ctx context.Context, id task.ID) (store.Task, error)
+	Tasks(ctx context.Context, f store.Filter) ([]store.Task, error)
+	Events(ctx context.Context, id task.ID, after int64, limit int) ([]event.Event, error)
+	Blob(ctx context.Context, digest string) ([]byte, error)
+}
+
+// Desk takes a person's word to a task. who goes into the record. Errors have the classes of the
+// store: NotFound, Conflict, Invalid.
+type Desk interface {
+	Steer(ctx context.Context, id task.ID, who, text string) error
+	// Answer is the answer to the question that the task waits with.
+	Answer(ctx context.Context, id task.ID, who, text string) error
+	Stop(ctx context.Context, id task.ID, who, reason string) error
+	// Approve is for the tree that the person saw; another one is class Conflict.
+	Approve(ctx context.Context, id task.ID, who, tree string) error
+	// Retry begins the task's issue anew and returns the new task.
+	Retry(ctx context.Context, id task.ID, who string) (task.ID, error)
+}
+
+// Config is what the pages need. All fields without "may be" are required.
+type Config struct {
+	Source    Source
+	Desk      Desk // may be nil: pages only show
+	Gate      *access.Gate
+	Hub       *live.Hub
+	Now       func() time.Time
+	Logger    *slog.Logger
+	SignOut   bool // there is a way to sign out
+	Storybook bool // serve hard states below /storybook/, for development
+}
+
+// Site serves the pages. It is safe for concurrent use.
+type Site struct {
+	cfg    Config
+	shelf  *shelf
+	facts  *facts
+	md     *render.Markdown
+	marks  *render.Highlighter
+	assets *assets
+}
+
+// New returns a site.
+func New(cfg Config) (*Site, error) {
+	a, err := loadAssets()
+	if err != nil {
+		return nil, err
+	}
+	return &Site{
+		cfg: cfg, assets: a, shelf: newShelf(cfg.Source), facts: newFacts(cfg.Source),
+		md: render.NewMarkdown(), marks: &render.Highlighter{},
+	}, nil
+}
+
+// Route is one address of the site with what it asks of a request.
+type Route struct {
+	Pattern string // of [http.ServeMux]
+	Policy  access.Policy
+	Handler http.Handler
+}
+
+// Routes are all addresses of the site.
+func (s *Site) Routes() []Route {
+	page := func(pattern string, h func(http.ResponseWriter, *http.Request) error) Route {
+		return Route{pattern, access.Page, s.handle(h)}
+	}
+	out := []Route{
+		{"GET /static/{name}", access.Open, http.HandlerFunc(s.assets.serve)},
+		{"GET /favicon.ico", access.Open, http.HandlerFunc(s.assets.icon)},
+		{"POST /theme", access.Open, s.handle(s.setTheme)},
+		page("GET /{$}", s.tasks),
+		page("GET /live/tasks", s.tasksLive),
+		page("GET /tasks/{id}", s.task),
+		page("GET /tasks/{id}/steps", s.steps),
+		page("GET /tasks/{id}/live", s.taskLive),
+		page("GET /tasks/{id}/verification", s.verification),
+		page("GET /tasks/{id}/diff", s.diff),
+		page("GET /tasks/{id}/texts/{seq}", s.text),
+		page("GET /tasks/{id}/logs/{digest}", s.log),
+		page("GET "+render.LeavePath, s.leave),
+		page("POST /tasks/{id}/steer", s.steer),
+		page("POST /tasks/{id}/answer", s.answer),
+		page("POST /tasks/{id}/stop", s.stop),
+		page("POST /tasks/{id}/approve", s.approve),
+		page("POST /tasks/{id}/retry", s.retry),
+	}
+	if s.cfg.Storybook {
+		out = append(out, page("GET /storybook/{$}", s.storybook))
+	}
+	return out
+}
+
+// handle answers errors with a page.
+func (s *Site) handle(h func(http.ResponseWriter, *http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		Headers(w.Header())
+		if err := h(w, r); err != nil {
+			s.fail(w, r, err)
+		}
+	})
+}
+
+// Headers are what every page carries: nothing runs, is styled or is loaded but what this server
+// serves, nobody frames it, and no address leaks.
+func Headers(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
+		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+// viewer is who asks; the policy of the route has seen to it that there is somebody.
+func viewer(r *http.Request) access.Viewer {
+	v, _ := access.From(r.Context())
+	return v
+}
+
+// open is the task of a request, for a viewer who wants to do scope with it.
+func (s *Site) open(r *http.Request, scope access.Scope) (store.Task, error) {
+	return s.cfg.Gate.Task(r.Context(), viewer(r), task.ID(r.PathValue("id")), scope)
+}
+
+// fail answers an error by its class. What is the caller's to put right is said, the rest is
+// logged.
+func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		return
+	}
+	code, title, say := http.StatusInternalServerError, "Something went wrong", "This page could not be made. The log of the server says more."
+	switch task.ClassOf(err) {
+	case task.NotFound:
+		code, title, say = http.StatusNotFound, "Not here", "There is no such page, or it is not yours to see."
+	case task.Invalid:
+		code, title, say = http.StatusUnprocessableEntity, "That does not work", err.Error()
+	case task.Conflict:
+		code, title, say = http.StatusConflict, "That is over", err.Error()
+	case task.Auth:
+		code, title, say = http.StatusForbidden, "Not yours to do", err.Error()
+	case task.Transient, task.Unavailable, task.RateLimited, task.Overloaded:
+		code, title, say = http.StatusServiceUnavailable, "Not now", "This is not possible at the moment. Try again in a little while."
+	}
+	if code >= 500 {
+		s.cfg.Logger.ErrorContext(r.Context(), "page failed", "path", r.URL.Path, "error", err)
+	}
+	if wantsText(r) {
+		http.Error(w, say, code)
+		return
+	}
+	w.Header().Del("Content-Encoding")
+	s.write(w, r, code, errorPage(s.head(r, title, ""), code, title, say))
+}
+
+func wantsText(r *http.Request) bool { return r.Header.Get("Accept") == "text/plain" }
