@@ -149,7 +149,9 @@ func (s *server) uses(ctx context.Context, name, near string, limit int, defined
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(found.Matches, func(a, b Match) int { return at.compare(a.Path, b.Path) })
+	slices.SortStableFunc(found.Matches, func(a, b Match) int {
+		return cmp.Or(at.compare(a.Path, b.Path), strings.Compare(a.Path, b.Path), cmp.Compare(remark(a.Text), remark(b.Text)))
+	})
 	for _, m := range found.Matches {
 		if defined[m.Path+":"+strconv.Itoa(m.Line)] || len(res.Refs) == limit {
 			continue
@@ -161,6 +163,17 @@ func (s *server) uses(ctx context.Context, name, near string, limit int, defined
 		res.Refs = append(res.Refs, Ref{Path: m.Path, Line: m.Line, Text: text, In: in.at(m.Path, m.Line)})
 	}
 	return nil
+}
+
+// remark puts comments behind code.
+func remark(line string) int {
+	line = strings.TrimSpace(line)
+	for _, c := range []string{"//", "#", "/*", "*", "--", `"""`} {
+		if strings.HasPrefix(line, c) {
+			return 1
+		}
+	}
+	return 0
 }
 
 // scopes are what begins where, by file.

@@ -73,7 +73,7 @@ func (s *server) symbols(ctx context.Context, r SymbolsRequest) (SymbolsResult, 
 		defined[fmt.Sprintf("%s:%d", Escape([]byte(t.Path), false), t.Line)] = true
 	}
 	res.Symbols = s.withText(tags[:min(len(tags), r.Max)])
-	if r.Refs > 0 {
+	if r.Refs > 0 && res.How != "prefix" { // else it is no one name
 		name := q.name
 		if len(tags) > 0 && res.How == "case" {
 			name = tags[0].Name

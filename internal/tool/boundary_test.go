@@ -24,7 +24,7 @@ func input(t testing.TB, v any) string {
 // another task, the network, a helper agent or the task's own limits.
 func TestTheToolsAreTheseAlone_INT09_MOD07(t *testing.T) {
 	r := tool.NewRegistry()
-	if got := r.Names(); !slices.Equal(got, []string{"decline", "edit", "read", "reproduce", "run", "search", "submit", "write"}) {
+	if got := r.Names(); !slices.Equal(got, []string{"decline", "edit", "read", "reproduce", "run", "search", "submit", "symbols", "write"}) {
 		t.Errorf("tools %v: a new one needs a look at what it can reach", got)
 	}
 	for _, s := range r.Specs() {

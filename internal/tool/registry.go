@@ -31,7 +31,7 @@ func NewRegistry(tools ...Tool) *Registry {
 
 // Standard returns the tools of an agent at work on an issue.
 func Standard() []Tool {
-	return []Tool{newDecline(), newEdit(), newRead(), newReproduce(), newRun(), newSearch(), newSubmit(), newWrite()}
+	return []Tool{newDecline(), newEdit(), newRead(), newReproduce(), newRun(), newSearch(), newSubmit(), newSymbols(), newWrite()}
 }
 
 // Specs returns what the model is told, sorted by name and equal from call to call.

@@ -23,7 +23,7 @@ func TestSpecsAreSortedStableAndSmall(t *testing.T) {
 			t.Errorf("%s: schema %s: %v", s.Name, s.Schema, err)
 		}
 	}
-	want := []string{"decline", "edit", "read", "reproduce", "run", "search", "submit", "write"}
+	want := []string{"decline", "edit", "read", "reproduce", "run", "search", "submit", "symbols", "write"}
 	if !slices.Equal(names, want) {
 		t.Errorf("tools %v, want %v", names, want)
 	}

@@ -102,7 +102,9 @@ func shapeSymbols(name string, room int, r guest.SymbolsResult) Result {
 	if rest := len(r.Symbols) + r.More - shown; rest > 0 {
 		fmt.Fprintf(&b, "… and %s more; qualify the name, or set path or max\n", number(rest))
 	}
-	writeUses(&b, room, r)
+	if r.How != "prefix" {
+		writeUses(&b, room, r)
+	}
 	if r.Partial != "" {
 		fmt.Fprintf(&b, "(%s)\n", clean1(clip(r.Partial, 300)))
 	}
