@@ -219,7 +219,7 @@ func (a *Agent) answerOpen(ctx context.Context) (Outcome, error) {
 // repeatable calls read only, or ask the harness, which records its own progress.
 func repeatable(name string) bool {
 	switch name {
-	case "read", "search", "reproduce", "submit", "decline":
+	case "read", "search", "symbols", "reproduce", "submit", "decline":
 		return true
 	}
 	return false
