@@ -3,7 +3,7 @@ SHELL := /bin/bash
 TOOLS := $(CURDIR)/.tools/bin
 BIN   := $(CURDIR)/bin
 
-.PHONY: setup gvisor gitea test-gitea build demo test generate lint attack attack-layers bench bench-verify fuzz clean
+.PHONY: setup gvisor gitea test-gitea build demo test generate lint attack attack-layers bench bench-verify records fuzz clean
 setup: ## install what the build, the sandbox and the tests need (quick when nothing is missing)
 	@scripts/setup.sh
 
@@ -48,6 +48,9 @@ bench: build ## speed and memory, as ratios in one run
 bench-verify: build ## false accepts and false rejects of the verifier, by kind (INSTANCES=FILE REPOS=DIR adds historical fixes)
 	@$(BIN)/daybreak eval cases $(if $(ONLY),--only $(ONLY))
 	@if [ -n "$(INSTANCES)" ]; then $(BIN)/daybreak eval run --instances "$(INSTANCES)" --repos "$(REPOS)"; fi
+
+records: build ## the recorded tasks that tests replay, anew: after a change of the harness that means to change them
+	@mkdir -p e2e/testdata/records && PATH="$(TOOLS):$$PATH" DAYBREAK_RECORD=1 go test -count=1 -run 'TestScripts/(verified|declined|interrupted|steered)$$' ./e2e
 
 fuzz: ## every fuzz target for FUZZTIME (default 20s) each
 	@scripts/fuzz.sh $(or $(FUZZTIME),20s)

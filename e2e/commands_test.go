@@ -63,10 +63,14 @@ func setup(env *testscript.Env) error {
 	if err := os.WriteFile(filepath.Join(telemetry, "mode"), []byte("off"), 0o644); err != nil {
 		return err
 	}
+	here, err := os.Getwd()
+	if err != nil {
+		return err
+	}
 	env.Vars = append(env.Vars,
 		"HOME="+home, "GOCACHE="+goCache(), "GOFLAGS=-mod=mod", "GOTOOLCHAIN=local", "LC_ALL=C.UTF-8", "TZ=UTC", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull,
 		"DAYBREAK_DIR="+filepath.Join(env.WorkDir, "data"), "DAYBREAK_CONFIG="+filepath.Join(env.WorkDir, "daybreak.yaml"),
-		"ANTHROPIC_API_KEY=sk-e2e-0123456789abcdef", "OPENAI_API_KEY=sk-e2e-fedcba9876543210",
+		"RECORDS="+filepath.Join(here, "testdata", "records"), "ANTHROPIC_API_KEY=sk-e2e-0123456789abcdef", "OPENAI_API_KEY=sk-e2e-fedcba9876543210",
 	)
 	return os.WriteFile(filepath.Join(env.WorkDir, "daybreak.yaml"), []byte(configuration("", "")), 0o644)
 }
@@ -171,6 +175,7 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 		"flip":      cmdFlip,
 		"bytes":     cmdBytes,
 		"clean":     cmdClean,
+		"record":    cmdRecord,
 		"field":     cmdField,
 		"registry":  cmdRegistry,
 		"served":    cmdServed,
@@ -569,6 +574,17 @@ func cmdClean(ts *testscript.TestScript, neg bool, args []string) {
 	if left := leftovers(ts.Getenv("DAYBREAK_DIR")); len(left) > 0 {
 		ts.Fatalf("left behind: %s", strings.Join(left, "; "))
 	}
+}
+
+// record NAME: with DAYBREAK_RECORD=1 the newest task's log becomes testdata/records/NAME.jsonl, which
+// replays.txtar runs again.
+func cmdRecord(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "record NAME")
+	if os.Getenv("DAYBREAK_RECORD") != "1" {
+		return
+	}
+	ts.Check(ts.Exec("daybreak", "task", "export"))
+	ts.Check(os.WriteFile(filepath.Join(ts.Getenv("RECORDS"), args[0]+".jsonl"), []byte(ts.ReadFile("stdout")), 0o644))
 }
 
 // leftovers finds mounts and processes that name a data directory.

@@ -265,16 +265,23 @@ func (a *App) Worker(h Hooks) (*worker.Worker, error) {
 }
 
 func (a *App) workerConfig(h Hooks) (worker.Config, error) {
+	cfg, err := a.localConfig(h)
+	if err != nil {
+		return worker.Config{}, err
+	}
+	pulls, err := a.Forges()
+	cfg.Forge = pulls
+	return cfg, err
+}
+
+// localConfig is all of a worker but where it publishes.
+func (a *App) localConfig(h Hooks) (worker.Config, error) {
 	rt, err := a.Runtime()
 	if err != nil {
 		return worker.Config{}, err
 	}
 	c := a.Config
 	spec := a.SandboxSpec("")
-	pulls, err := a.Forges()
-	if err != nil {
-		return worker.Config{}, err
-	}
 	reach, err := a.Network()
 	if err != nil {
 		return worker.Config{}, err
@@ -282,7 +289,7 @@ func (a *App) workerConfig(h Hooks) (worker.Config, error) {
 	return worker.Config{
 		Network: reach, Offline: c.Network == network.Offline,
 		Store: a.Store, Runtime: rt, Git: a.Git, Snapshots: a.Snapshots,
-		Forge: pulls, Model: a.Model, Redactor: policy.NewRedactor(a.secrets()), Secrets: secrets.New(a.secrets()), Sandbox: spec, Environment: a.Environment(),
+		Model: a.Model, Redactor: policy.NewRedactor(a.secrets()), Secrets: secrets.New(a.secrets()), Sandbox: spec, Environment: a.Environment(),
 		Setup: a.setup(), Hold: c.Publish == config.Hold, Most: c.Most.Limits(), Protected: c.Protected, AuthorName: c.Author.Name, AuthorEmail: c.Author.Email,
 		Rebase: c.Rebase, MaxOutput: c.Reply.MaxOutput, Thinking: c.Reply.Thinking,
 		Owner: Owner(), Dead: Gone, Sign: a.signer.sign, Attest: a.signer, Now: a.Now, Rand: a.opts.Rand, Logger: a.opts.Logger,

@@ -30,7 +30,7 @@ func (r *run) prepare(ctx context.Context) error {
 	begin := r.cfg.Now()
 	r.progress("prepare", "checking out "+short(sum.Created.Base))
 	snap, err := r.cfg.Snapshots.Prepare(ctx, snapshot.Source{
-		Repo: sum.Created.Repo, Ref: sum.Created.Base, Environment: r.cfg.Environment,
+		Repo: r.source(sum.Created.Repo), Ref: sum.Created.Base, Environment: r.cfg.Environment,
 	})
 	if err != nil {
 		return err

@@ -41,7 +41,7 @@ func (r *run) work(ctx context.Context, events []event.Event) error {
 	if err != nil {
 		return err
 	}
-	tools := tool.NewRegistry(tool.Standard()...)
+	tools := tool.NewRegistry(r.watched(tool.Standard())...)
 	if !conv.Started() {
 		if err := r.freezePrompt(ctx, conv, tools); err != nil {
 			return err
@@ -194,11 +194,10 @@ func (r *run) freezePrompt(ctx context.Context, conv *agent.Conversation, tools 
 	if err != nil {
 		return err
 	}
-	nonce := make([]byte, 8)
-	if _, err := r.cfg.Rand.Read(nonce); err != nil {
-		return fmt.Errorf("read randomness: %w", err)
+	n, err := r.nonce()
+	if err != nil {
+		return err
 	}
-	n := fmt.Sprintf("%x", nonce)
 	guidance := ""
 	if r.set.guidance != "" {
 		text, _ := policy.CleanText(r.set.guidance)

@@ -71,6 +71,7 @@ type Config struct {
 	Observe  Observer                 // may be nil
 	Show     func(model.Delta)        // live display of the model's stream, may be nil
 	Progress func(stage, note string) // live display of long stages, may be nil
+	Again    *Again                   // nil but where a recorded task is replayed
 }
 
 // Worker runs tasks.
