@@ -37,7 +37,7 @@ type Log interface {
 
 // Signal is a person's word waiting for the task.
 type Signal struct {
-	ID, Kind, Who, Text string // Kind: "steer" or "stop"
+	ID, Kind, Who, Text string // Kind: "stop", or "steer", "note" and "answer", which are for the agent
 }
 
 // Redactor masks secrets before a text is stored. It returns the text and the number of
@@ -73,6 +73,7 @@ const (
 	Declined  Ending = "declined"  // the agent's honest no
 	Exhausted Ending = "exhausted" // a budget ran out
 	Stopped   Ending = "stopped"   // a person
+	Waiting   Ending = "waiting"   // for an answer to the agent's question; the call is still open
 	Stuck     Ending = "stuck"     // a loop that a nudge did not end, or no use of tools
 )
 
@@ -213,7 +214,9 @@ func (a *Agent) signals(ctx context.Context) (Outcome, error) {
 		out      Outcome
 	)
 	for _, s := range in {
-		if s.Kind != "stop" && s.Kind != "steer" { // not for the agent
+		switch s.Kind {
+		case "stop", "steer", "note", "answer": // an answer that comes late is a word like any other
+		default:
 			continue
 		}
 		ids = append(ids, s.ID)

@@ -219,7 +219,7 @@ func (a *Agent) answerOpen(ctx context.Context) (Outcome, error) {
 // repeatable calls read only, or ask the harness, which records its own progress.
 func repeatable(name string) bool {
 	switch name {
-	case "read", "search", "symbols", "reproduce", "submit", "decline":
+	case "read", "search", "symbols", "reproduce", "submit", "decline", "ask":
 		return true
 	}
 	return false
@@ -247,6 +247,9 @@ func (a *Agent) runCall(ctx context.Context, c model.Block) (Outcome, error) {
 	}
 	if err != nil {
 		return a.ended(ctx, fmt.Errorf("tool %s: %w", c.Name, err))
+	}
+	if res.End == tool.Waits {
+		return Outcome{Waiting, res.Reason}, nil
 	}
 	if ctx.Err() != nil && res.End == tool.Continue {
 		return a.ended(ctx, context.Cause(ctx))

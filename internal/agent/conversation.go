@@ -30,6 +30,7 @@ type Conversation struct {
 	prefixHash   string
 	startedCalls map[string]bool
 	last         event.ModelResponded
+	question     *event.QuestionAsked  // the newest
 	unanswered   *event.ModelRequested // a request whose end is not on record
 	asked        int64                 // input tokens of the newest request, as the provider counted them
 	sent         int                   // len of the JSON of that request, to estimate what was added since
@@ -92,6 +93,16 @@ func (c *Conversation) Apply(e event.Event, load func(event.Text) (string, error
 			return err
 		}
 		c.say(steerText(p.Who, s))
+	case *event.QuestionAsked:
+		c.question = p
+	case *event.QuestionAnswered:
+		if q := c.question; q != nil && q.Call == "" { // the harness asked; what was said concerns the agent as well
+			s, err := load(p.Text)
+			if err != nil {
+				return err
+			}
+			c.say(steerText(p.Who, s+"\n\n(an answer to: "+q.Question+")"))
+		}
 	case *event.Compacted:
 		if p.Dropped > len(c.messages) {
 			return fmt.Errorf("event %d drops %d messages of %d", e.Seq, p.Dropped, len(c.messages))

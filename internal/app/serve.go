@@ -45,6 +45,7 @@ func (a *App) Dispatcher(workers int, draining <-chan struct{}, every ...dispatc
 			return nil, err
 		}
 		wc.LeaseTTL, wc.Draining = c.Lease, draining
+		wc.Questions = worker.Questions{Most: a.Config.Questions.Most, Wait: a.Config.Questions.Wait}
 		cfg.Run, cfg.Sweep = a.runner(worker.New(wc)), a.sweep
 	}
 	return dispatch.New(cfg), nil
@@ -86,7 +87,9 @@ func (a *App) runner(w *worker.Worker) func(context.Context, store.Lease) dispat
 		case errors.Is(err, worker.ErrLost):
 			return dispatch.Outcome{Lost: true}
 		case errors.Is(err, worker.ErrHeld):
-			return dispatch.Outcome{After: heldFor}
+			return dispatch.Outcome{Parked: true, After: heldFor}
+		case errors.Is(err, worker.ErrParked):
+			return dispatch.Outcome{Parked: true, After: min(heldFor, max(sum.Asked.Until.Sub(a.Now()), time.Second))}
 		case errors.Is(err, worker.ErrDrained), errors.Is(err, worker.ErrInterrupted):
 			return dispatch.Outcome{}
 		}

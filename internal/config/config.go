@@ -37,6 +37,7 @@ type Config struct {
 	Sandbox   Sandbox             `yaml:"sandbox"`
 	Network   string              `yaml:"network"` // "registries" or "offline"; a repository can only narrow it
 	Mirror    Mirror              `yaml:"mirror"`
+	Questions Questions           `yaml:"questions"`
 	Rebase    string              `yaml:"rebase"`  // "verify", "say" or "off": when the target branch moved before the publication
 	Publish   string              `yaml:"publish"` // "at_once", or "hold": a person approves first; a repository can only hold
 	Author    Author              `yaml:"author"`
@@ -46,6 +47,13 @@ type Config struct {
 	Intake    Intake              `yaml:"intake"`
 	Protected []string            `yaml:"protected"` // globs of paths held for a person, beside the built-in ones
 	Redact    []string            `yaml:"redact"`    // names of environment variables whose values are masked everywhere
+}
+
+// Questions are what the agent may ask people, where the service runs: nobody answers a
+// `daybreak run`.
+type Questions struct {
+	Most int           `yaml:"most"` // a task; 0: none
+	Wait time.Duration `yaml:"wait"` // for an answer; then the task is declined
 }
 
 // When a verified change is published.
@@ -203,7 +211,7 @@ func Default() Config {
 			Setup: "detect", SetupTimeout: 20 * time.Minute,
 		},
 		Network: "registries",
-		Publish: AtOnce, Rebase: RebaseVerify,
+		Publish: AtOnce, Rebase: RebaseVerify, Questions: Questions{Most: 2, Wait: 7 * 24 * time.Hour},
 		Mirror: Mirror{StoreSize: 10 << 30, Limits: MirrorLimits{NewNames: 20, NewVersions: 200, Fetches: 5000, Refusals: 500, Connections: 64, PerSecond: 2000}},
 		Author: Author{Name: "Daybreak", Email: "daybreak@localhost"},
 		Store:  Store{Engine: SQLite},
@@ -291,6 +299,9 @@ func (c Config) check(path string) error {
 	}
 	if err := errors.Join(checkForges(c.Forges), c.Intake.check()); err != nil {
 		return bad("%v", err)
+	}
+	if c.Questions.Most < 0 || c.Questions.Most > 20 || c.Questions.Wait < time.Minute {
+		return bad("questions: most is 0 to 20, and wait at least 1m")
 	}
 	if c.Rebase != RebaseVerify && c.Rebase != RebaseSay && c.Rebase != RebaseOff {
 		return bad("rebase is %q; use verify, say or off", c.Rebase)

@@ -56,6 +56,7 @@ type Outcome struct {
 	Lost    bool          // the lease was another's: there is nothing to give back
 	After   time.Duration // when the next run makes sense, should the task not be done
 	Trouble error         // why it stopped short of an end; nil: it did not
+	Parked  bool          // it rests until a person's word, which orders the next run; After is for the case that nobody says one
 }
 
 // Dispatcher runs tasks in this process.
@@ -130,6 +131,9 @@ func (d *Dispatcher) work(ctx context.Context, j store.Job) (Answer, error) {
 	if out.Lost {
 		d.cfg.Logger.WarnContext(ctx, "a lease was lost to another worker", "task", j.Task, "epoch", lease.Epoch)
 		return Answer{}, nil
+	}
+	if out.Parked {
+		d.cfg.Logger.InfoContext(ctx, "a task rests until a person has a word for it", "task", j.Task, "for", out.After)
 	}
 	if out.Trouble != nil {
 		d.cfg.Logger.WarnContext(ctx, "a run stopped short", "task", j.Task, "error", out.Trouble)

@@ -79,5 +79,5 @@ func (d *Dispatcher) called(ctx context.Context, t store.Dispatched) (bool, erro
 		return false, nil
 	}
 	in, err := d.cfg.Store.Signals(ctx, t.ID)
-	return slices.ContainsFunc(in, func(s store.Signal) bool { return s.Kind != store.Steer }), err
+	return slices.ContainsFunc(in, func(s store.Signal) bool { return s.Kind != store.Steer && s.Kind != store.Note }), err
 }

@@ -141,6 +141,9 @@ func (RebaseUndone) EventKind() Kind { return "change.rebase_undone" }
 func (BranchPushed) EventKind() Kind { return "branch.pushed" }
 
 // EventKind implements [Payload].
+func (BranchAdopted) EventKind() Kind { return "branch.adopted" }
+
+// EventKind implements [Payload].
 func (PullRequestReverted) EventKind() Kind { return "pull_request.reverted" }
 
 // EventKind implements [Payload].
@@ -325,6 +328,8 @@ func newWord(k Kind) Payload {
 		return &RebaseUndone{}
 	case "branch.pushed":
 		return &BranchPushed{}
+	case "branch.adopted":
+		return &BranchAdopted{}
 	case "pull_request.reverted":
 		return &PullRequestReverted{}
 	}

@@ -216,7 +216,7 @@ func payloads() []Payload {
 		&EffectDone{},
 		&PullRequestOpened{},
 		&PullRequestEnded{}, &BranchPushed{}, &BudgetRaised{}, &TargetMoved{}, &PublicationHeld{}, &PublicationApproved{}, &PullRequestReverted{},
-		&QuestionAsked{}, &QuestionAnswered{}, &Rebased{}, &RebaseUndone{},
+		&QuestionAsked{}, &QuestionAnswered{}, &Rebased{}, &RebaseUndone{}, &BranchAdopted{},
 		&WallClocked{},
 		&Redacted{},
 		&Checkpoint{},

@@ -57,6 +57,8 @@ type Summary struct {
 	Ended        *PullRequestEnded
 	Reverted     *PullRequestReverted
 	Pushed       *BranchPushed
+	Adopted      *BranchAdopted // of this follow-up
+	AdoptedSeq   int64
 	Findings     []task.Finding    // of policy, in order
 	Dropped      []ClaimDropped    // of the agent's words, in order
 	Effects      map[string]Effect // outside effects by key
@@ -111,9 +113,11 @@ func (s *Summary) Rebasing() bool { return s.State == task.Verifying && s.Before
 
 // rebase puts what was proven aside.
 func (s *Summary) rebase(p *Rebased) {
-	s.Before = &Proof{
-		s.Created.Base, s.Snapshot, s.Setup, s.Baseline, s.Workspace, s.Exported, s.Verification, s.Rebased,
-		s.VerifiedAt, s.VerifiedSeq, s.VerifiedHash,
+	if s.Verification != nil {
+		s.Before = &Proof{
+			s.Created.Base, s.Snapshot, s.Setup, s.Baseline, s.Workspace, s.Exported, s.Verification, s.Rebased,
+			s.VerifiedAt, s.VerifiedSeq, s.VerifiedHash,
+		}
 	}
 	s.Created.Base, s.Rebased, s.Undone, s.Rebases = p.To, p, nil, s.Rebases+1
 	s.Baseline, s.Exported, s.Verification = nil, nil, nil
@@ -220,7 +224,7 @@ func (s *Summary) take(seq int64, p Payload) {
 		s.Reason = p.Reason
 		if p.From == task.InReview && p.To == task.Working { // what was proven is not what comes next
 			s.Submitted, s.Exported, s.Verification, s.Declined = nil, nil, nil, nil
-			s.Held, s.Approved, s.Moved, s.Undone, s.Rebases = nil, nil, nil, nil, 0
+			s.Held, s.Approved, s.Moved, s.Undone, s.Rebases, s.Adopted = nil, nil, nil, nil, 0, nil
 			s.VerifiedAt, s.VerifiedSeq, s.VerifiedHash = time.Time{}, 0, ""
 		}
 	case *SnapshotReady:
@@ -276,6 +280,13 @@ func (s *Summary) take(seq int64, p Payload) {
 		s.Reverted = p
 	case *BranchPushed:
 		s.Pushed = p
+	case *BranchAdopted:
+		s.Adopted, s.AdoptedSeq = p, seq
+		if s.PullRequest != nil { // the events before stay as they are
+			pr := *s.PullRequest
+			pr.Head, pr.Base = p.Head, p.Base
+			s.PullRequest = &pr
+		}
 	case *ClaimDropped:
 		s.Dropped = append(s.Dropped, *p)
 	case *PolicyFound:

@@ -393,6 +393,7 @@ type TargetMoved struct {
 type QuestionAsked struct {
 	N        int       `json:"n"` // of the task, from 1
 	Step     int       `json:"step"`
+	Call     string    `json:"call,omitempty"` // that the answer is the result of; "" when the worker itself asks
 	Question string    `json:"question"`
 	Tried    string    `json:"tried"`
 	Until    time.Time `json:"until"` // without an answer the task is declined then
@@ -450,6 +451,15 @@ type BranchPushed struct {
 	By   string    `json:"by"`
 	Head string    `json:"head"`
 	At   time.Time `json:"at"`
+}
+
+// BranchAdopted says that a follow-up begins with what people pushed to the branch, and puts its
+// commit on theirs.
+type BranchAdopted struct {
+	From  string   `json:"from"`  // the head that Daybreak pushed
+	Head  string   `json:"head"`  // theirs
+	Base  string   `json:"base"`  // that their head stands on
+	Paths []string `json:"paths"` // that they changed
 }
 
 // PullRequestReverted is a commit on the target branch that says it takes the merged change

@@ -29,7 +29,7 @@ func TestRaiseBudget(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	l.want(say("wanda", "/budget $10"), "the budget of task "+string(first)+" is raised")
-	if got := l.signals(first); len(got) != 2 || !strings.HasPrefix(got[0], `budget wanda: {"steps":0`) || !strings.Contains(got[1], "steer wanda: The budget was raised") {
+	if got := l.signals(first); len(got) != 2 || !strings.HasPrefix(got[0], `budget wanda: {"steps":0`) || !strings.Contains(got[1], "note wanda: The budget was raised") {
 		t.Errorf("%q", got)
 	}
 	if len(l.again) != 0 {

@@ -101,6 +101,11 @@ func (in *Intake) report(ctx context.Context, t store.Task) error {
 			return err
 		}
 	}
+	if sum.Parked() { // a comment of its own: nobody is told of one that is edited
+		if err := in.once(ctx, p, forge.Ref{Number: o.Number}, fmt.Sprintf("question:%s:%d", t.ID, sum.Asked.N), asks(sum)); err != nil {
+			return err
+		}
+	}
 	if st, commit := statusOf(sum); commit != "" && is.Status != commit+" "+string(st.State) {
 		if err := p.host.SetStatus(ctx, p.URL, commit, st); err != nil {
 			return err
@@ -181,7 +186,11 @@ func progressText(sum event.Summary, mark string) string {
 	case task.Preparing:
 		b.WriteString("Daybreak is preparing: the code as it is now, and what its tests say.")
 	case task.Working:
-		b.WriteString("Daybreak is at work.")
+		if sum.Parked() {
+			b.WriteString("Daybreak waits for an answer to its question below.")
+		} else {
+			b.WriteString("Daybreak is at work.")
+		}
 	case task.Verifying:
 		b.WriteString("Daybreak is checking the change in clean checkouts.")
 	case task.Publishing:
@@ -225,6 +234,27 @@ func progressText(sum event.Summary, mark string) string {
 		}
 	}
 	return b.String()
+}
+
+// asks is the comment with the agent's question. Whoever asked for the task is called by name: the
+// forge vouches for it.
+func asks(sum event.Summary) string {
+	q := sum.Asked
+	who := ""
+	if by := sum.Created.Origin.By; regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`).MatchString(by) {
+		who = "@" + by + ", "
+	}
+	return fmt.Sprintf("%sDaybreak has a question and rests until somebody who may write to this repository answers it, by a comment here, or until %s:\n\n%s\n\nWhat it tried:\n\n%s\n\nTask `%s`. `/stop` ends it.",
+		who, q.Until.UTC().Format("2 January 2006 15:04 UTC"), block(q.Question), block(q.Tried), sum.Task)
+}
+
+// block shows foreign text as a block of code, in which nothing has a meaning to a forge.
+func block(s string) string {
+	s = clean(s)
+	if len(s) > 4000 {
+		s = strings.ToValidUTF8(s[:4000], "") + "…"
+	}
+	return "    " + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n    ")
 }
 
 // spent is the budget in one line.

@@ -73,9 +73,14 @@ func (in *Intake) said(ctx context.Context, p place, d forge.Delivery) (string, 
 		in.hurry(ctx, t)
 		return ack(fmt.Sprintf("the change of task %s is approved", t.ID))
 	case live && w.command == "":
-		signal.Kind, signal.Text = "steer", clean(c.Body)
-		if err := in.cfg.Store.Signal(ctx, signal); err != nil {
+		signal.Text = clean(c.Body)
+		answers, err := store.Say(ctx, in.cfg.Store, signal)
+		if err != nil {
 			return "", err
+		}
+		if answers {
+			in.hurry(ctx, t)
+			return ack(fmt.Sprintf("the question of task %s is answered", t.ID))
 		}
 		return ack(fmt.Sprintf("task %s is steered", t.ID))
 	case inReview && d.Pull != nil && w.command == "":
@@ -101,8 +106,13 @@ func (in *Intake) said(ctx context.Context, p place, d forge.Delivery) (string, 
 // hurry orders the next run of a task that waits for a person. What it cannot do, the reconciler
 // does.
 func (in *Intake) hurry(ctx context.Context, t store.Task) {
-	if t.State != task.Publishing || t.Owner != "" {
+	if t.Owner != "" {
 		return
+	}
+	if t.State != task.Publishing {
+		if sum, err := in.summary(ctx, t.ID); err != nil || !sum.Parked() {
+			return
+		}
 	}
 	if err := in.cfg.Again(ctx, t.ID, "a person's word waits for it"); err != nil {
 		in.cfg.Logger.WarnContext(ctx, "the next run is left to the reconciler", "task", t.ID, "error", err)
@@ -226,8 +236,12 @@ func (in *Intake) follow(ctx context.Context, t store.Task, who string, signals 
 		if s.At.IsZero() {
 			s.At = in.cfg.Now()
 		}
-		if err := in.cfg.Store.Signal(ctx, s); err != nil {
+		answers, err := store.Say(ctx, in.cfg.Store, s)
+		if err != nil {
 			return "", err
+		}
+		if answers {
+			in.hurry(ctx, t)
 		}
 	}
 	if t.State != task.InReview {
@@ -352,9 +366,13 @@ func (in *Intake) pressed(ctx context.Context, p place, d forge.Delivery) (strin
 	if t.State.Done() {
 		return fmt.Sprintf("ignored: task %s is over (%s)", t.ID, t.State), nil
 	}
-	return fmt.Sprintf("task %s is told to stop", t.ID), in.cfg.Store.Signal(ctx, store.Signal{
+	if err := in.cfg.Store.Signal(ctx, store.Signal{
 		ID: "b:" + p.Forge + ":" + d.ID, Task: t.ID, Kind: "stop", Who: d.Sender.Name, Text: "the stop button", At: in.cfg.Now(),
-	})
+	}); err != nil {
+		return "", err
+	}
+	in.hurry(ctx, t)
+	return fmt.Sprintf("task %s is told to stop", t.ID), nil
 }
 
 // retried is the button of a status that asks for one more try.

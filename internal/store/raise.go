@@ -54,7 +54,7 @@ func Raise(ctx context.Context, st Store, r Raised) (l task.Limits, again bool, 
 		}
 	}
 	return l, again, st.Signal(ctx, Signal{
-		ID: r.Word + ":told", Task: r.Task, Kind: Steer, Who: r.Who, Text: "The budget was raised; go on where you stopped. What you were told about the old one no longer holds.", At: r.At,
+		ID: r.Word + ":told", Task: r.Task, Kind: Note, Who: r.Who, Text: "The budget was raised; go on where you stopped. What you were told about the old one no longer holds.", At: r.At,
 	})
 }
 

@@ -83,6 +83,11 @@ func (h *harness) Decline(_ context.Context, r tool.DeclineRequest) (tool.Result
 	return tool.Result{Text: fmt.Sprintf("harness: %+v", r), End: tool.Gave}, nil
 }
 
+func (h *harness) Ask(_ context.Context, r tool.AskRequest) (tool.Result, error) {
+	h.asked = append(h.asked, r)
+	return tool.Result{Text: fmt.Sprintf("harness: %+v", r), End: tool.Waits}, nil
+}
+
 func (b *bench) put(t testing.TB, name, content string) {
 	t.Helper()
 	p := filepath.Join(b.dir, name)

@@ -37,6 +37,7 @@ type Harness interface {
 	Reproduce(ctx context.Context, r ReproduceRequest) (Result, error)
 	Submit(ctx context.Context, r SubmitRequest) (Result, error)
 	Decline(ctx context.Context, r DeclineRequest) (Result, error)
+	Ask(ctx context.Context, r AskRequest) (Result, error)
 }
 
 // ReproduceRequest names the tests that show the bug.
@@ -60,6 +61,12 @@ type DeclineRequest struct {
 	Tried  string `json:"tried"`
 }
 
+// AskRequest is one question to people.
+type AskRequest struct {
+	Question string `json:"question"`
+	Tried    string `json:"tried"`
+}
+
 // End says that a call ends the agent's turn at the task.
 type End string
 
@@ -68,6 +75,7 @@ const (
 	Continue End = ""
 	Accepted End = "accepted" // submit was verified
 	Gave     End = "declined"
+	Waits    End = "waits" // for a person's answer: the call has no result yet, and is made once more when there is one
 )
 
 // Result is what goes back to the model and into the log.

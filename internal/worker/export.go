@@ -103,8 +103,14 @@ func (r *run) sort(ctx context.Context, c change, in []git.Change) (change, erro
 	}
 	allowed, held := setOf(decision.Allowed), setOf(decision.Held)
 	for _, e := range in {
+		theirs := false
+		if held[e.Path] {
+			if theirs, err = r.byPeople(ctx, e); err != nil {
+				return c, err
+			}
+		}
 		switch {
-		case allowed[e.Path]:
+		case allowed[e.Path], theirs:
 			c.all, c.allowed = append(c.all, e), append(c.allowed, e)
 		case held[e.Path]:
 			c.all, c.held = append(c.all, e), append(c.held, e)

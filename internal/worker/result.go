@@ -23,6 +23,7 @@ type Result struct {
 	Head         string              `json:"head"`
 	Branch       string              `json:"branch"`
 	PullRequest  string              `json:"pull_request"`
+	Question     string              `json:"question,omitempty"` // that the task waits with
 	Reproduction []task.Reproduction `json:"reproduction"`
 	Suite        task.SuiteResult    `json:"suite"`
 	Findings     []task.Finding      `json:"findings"`
@@ -104,6 +105,9 @@ func ResultOf(ctx context.Context, st store.Store, id task.ID) (Result, error) {
 			res.Verdict = task.EnvBlocked
 		}
 		res.Findings = append(res.Findings, sum.Findings...)
+	}
+	if sum.Parked() {
+		res.Question = sum.Asked.Question
 	}
 	if pr := sum.PullRequest; pr != nil {
 		res.Head, res.Branch, res.PullRequest = pr.Head, pr.Branch, pr.URL

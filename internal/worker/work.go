@@ -13,6 +13,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/git"
 	"github.com/daybreak-agent/daybreak/internal/guest"
+	"github.com/daybreak-agent/daybreak/internal/model"
 	"github.com/daybreak-agent/daybreak/internal/policy"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -41,7 +42,7 @@ func (r *run) work(ctx context.Context, events []event.Event) error {
 	if err != nil {
 		return err
 	}
-	tools := tool.NewRegistry(r.watched(tool.Standard())...)
+	tools := tool.NewRegistry(r.watched(append(tool.Standard(), tool.NewAsk(r.cfg.Questions.Most)))...)
 	if !conv.Started() {
 		if err := r.freezePrompt(ctx, conv, tools); err != nil {
 			return err
@@ -63,6 +64,11 @@ func (r *run) work(ctx context.Context, events []event.Event) error {
 	}, conv, env)
 	if lost != "" {
 		if err := a.Tell(ctx, "lost", lost); err != nil {
+			return err
+		}
+	}
+	if sum := r.j.Summary(); sum.Adopted != nil && sum.AdoptedSeq > sum.LastResponse {
+		if err := a.Tell(ctx, "adopted", adoptedText(sum.Adopted)); err != nil {
 			return err
 		}
 	}
@@ -101,6 +107,8 @@ func (r *run) conclude(ctx context.Context, out agent.Outcome) error {
 		return r.finish(end, task.Exhausted, out.Reason)
 	case agent.Stopped:
 		return r.stopped(end)
+	case agent.Waiting:
+		return errors.Join(ErrParked, r.endBox(end, "waits for an answer"))
 	default:
 		return r.finish(end, task.Failed, out.Reason)
 	}
@@ -210,7 +218,7 @@ func (r *run) freezePrompt(ctx context.Context, conv *agent.Conversation, tools 
 	prefix, err := agent.BuildPrefix(agent.PromptInput{
 		WorkDir: sandbox.WorkDir, Issue: policy.Frame("issue", issue, n), Repo: path.Base(strings.TrimSuffix(created.Repo, ".git")),
 		Base: short(created.Base), Guidance: guidance, Suite: r.set.baseline.Describe(), Notes: r.snap.Warnings,
-	}, tools.Specs())
+	}, r.offered(tools))
 	if err != nil {
 		return err
 	}
@@ -236,6 +244,11 @@ func (r *run) freezePrompt(ctx context.Context, conv *agent.Conversation, tools 
 		}
 	}
 	return nil
+}
+
+// offered are the tools that the model is told of.
+func (r *run) offered(tools *tool.Registry) []model.ToolSpec {
+	return slices.DeleteFunc(tools.Specs(), func(s model.ToolSpec) bool { return s.Name == "ask" && r.cfg.Questions.Most == 0 })
 }
 
 func firstLine(s string) string {

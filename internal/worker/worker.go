@@ -51,6 +51,7 @@ type Config struct {
 	Setup       prover.Setup // how dependencies may be prepared; its zero value is the default
 	Environment string       // digest of what a sandbox looks like; part of a snapshot's identity
 	Hold        bool         // a person approves every change before it is published
+	Questions   Questions    // that the agent may ask
 	Rebase      string       // what is done when the target branch has moved: see [config.RebaseVerify]
 	Most        task.Limits  // to which a person may raise a budget; 0: not at all
 	Protected   []string     // globs of paths to hold, beside the built-in ones
@@ -208,6 +209,18 @@ func (r *run) guarded(ctx context.Context, events []event.Event) error {
 	if err := r.raise(ctx); err != nil {
 		return err
 	}
+	if ended, err := r.parked(ctx); ended || rests(err) {
+		return err
+	} else if err != nil {
+		return r.conclusion(ctx, ctx, err)
+	}
+	if sum.Parked() { // the answer is part of the conversation
+		var err error
+		if events, err = r.cfg.Store.Events(ctx, sum.Task, 0, 0); err != nil {
+			return r.conclusion(ctx, ctx, err)
+		}
+	}
+	sum = r.j.Summary()
 	budget, cancel := r.withWall(ctx)
 	defer cancel()
 	if proven(sum) || sum.Rebasing() { // what is proven is published whatever the clock says
@@ -221,6 +234,11 @@ func (r *run) guarded(ctx context.Context, events []event.Event) error {
 	if err == nil {
 		return nil
 	}
+	return r.conclusion(ctx, budget, err)
+}
+
+// conclusion turns an error of the stages into the task's end or a pause.
+func (r *run) conclusion(ctx, budget context.Context, err error) error {
 	end := context.WithoutCancel(ctx)
 	var cause *task.Error
 	if budget.Err() != nil && errors.As(context.Cause(budget), &cause) {
@@ -233,7 +251,7 @@ func (r *run) guarded(ctx context.Context, events []event.Event) error {
 			return cause
 		}
 	}
-	if errors.Is(err, ErrDrained) || errors.Is(err, ErrHeld) {
+	if errors.Is(err, ErrDrained) || rests(err) {
 		return err
 	}
 	if ctx.Err() != nil { // the process is told to go: the task stays where it is
@@ -304,6 +322,9 @@ func (r *run) stages(ctx context.Context, events []event.Event) error {
 		return err
 	}
 	if done, err := r.settled(ctx); done || err != nil {
+		return err
+	}
+	if err := r.adopt(ctx); err != nil {
 		return err
 	}
 	if err := r.drained(); err != nil {

@@ -30,7 +30,7 @@ import (
 // NewCmd makes the command.
 func NewCmd(env *kit.Env) *cobra.Command {
 	cmd := &cobra.Command{Use: "task", Short: "Look at recorded tasks; steer, stop and approve them"}
-	cmd.AddCommand(list(env), show(env), diff(env), verifyLog(env), export(env), steer(env), stop(env), approve(env), budget(env), replayCmd(env))
+	cmd.AddCommand(list(env), show(env), diff(env), verifyLog(env), export(env), steer(env), stop(env), approve(env), answer(env), budget(env), replayCmd(env))
 	return cmd
 }
 
@@ -258,7 +258,16 @@ func signal(ctx context.Context, env *kit.Env, name, kind, text string) error {
 		if t.State.Done() {
 			return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("task %s has ended: %s", id, strings.ReplaceAll(string(t.State), "_", " "))}
 		}
-		if err := a.Store.Signal(ctx, store.Signal{ID: ulid.Make().String(), Task: id, Kind: kind, Who: person(), Text: text, At: env.Now()}); err != nil {
+		word := store.Signal{ID: ulid.Make().String(), Task: id, Kind: kind, Who: person(), Text: text, At: env.Now()}
+		if kind == store.Steer {
+			answers, err := store.Say(ctx, a.Store, word)
+			if answers && err == nil {
+				fmt.Fprintf(env.Out, "noted as the answer to its question; it goes on within a minute, where `daybreak serve` runs\n")
+			}
+			if answers || err != nil {
+				return err
+			}
+		} else if err := a.Store.Signal(ctx, word); err != nil {
 			return err
 		}
 		if t.Owner == "" {

@@ -180,6 +180,8 @@ func (p *printer) word(e event.Event, payload event.Payload) {
 		p.item(e.Time, "pull request %s", Escape(what))
 	case *event.PullRequestReverted:
 		p.item(e.Time, "what was merged was taken back by %s in commit %s", Escape(v.By), Escape(v.Commit))
+	case *event.BranchAdopted:
+		p.item(e.Time, "goes on from %s, which people pushed to the branch (%s)", short(v.Head), plural(len(v.Paths), "file"))
 	case *event.BranchPushed:
 		p.item(e.Time, "%s pushed commit %s to the branch", Escape(cmp.Or(v.By, "somebody")), Escape(v.Head))
 	default:

@@ -1,0 +1,28 @@
+package tasks
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybreak-agent/daybreak/internal/app"
+	"github.com/daybreak-agent/daybreak/internal/cli/kit"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+func answer(env *kit.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "answer TASK TEXT...", Args: cobra.MinimumNArgs(2),
+		Short: "Answer the question that a task waits with; it goes on with the answer",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return on(cmd.Context(), env, args, func(a *app.App, id task.ID) error {
+				if err := a.Answer(cmd.Context(), id, person(), strings.Join(args[1:], " ")); err != nil {
+					return err
+				}
+				fmt.Fprintln(env.Out, "answered; the task goes on within a minute, where `daybreak serve` runs")
+				return nil
+			})
+		},
+	}
+}
