@@ -43,6 +43,7 @@ type Config struct {
 	Author    Author              `yaml:"author"`
 	Store     Store               `yaml:"store"`
 	Serve     Serve               `yaml:"serve"`
+	Cache     Cache               `yaml:"cache"`
 	Forges    map[string]Forge    `yaml:"forges"` // by a name of the operator's choice
 	Intake    Intake              `yaml:"intake"`
 	Protected []string            `yaml:"protected"` // globs of paths held for a person, beside the built-in ones
@@ -216,6 +217,7 @@ func Default() Config {
 		Author: Author{Name: "Daybreak", Email: "daybreak@localhost"},
 		Store:  Store{Engine: SQLite},
 		Serve:  defaultServe(),
+		Cache:  defaultCache(),
 		Forges: map[string]Forge{},
 		Intake: defaultIntake(),
 	}
@@ -315,7 +317,7 @@ func (c Config) check(path string) error {
 	if c.Sandbox.SetupTimeout < 0 {
 		return bad("sandbox.setup_timeout is negative")
 	}
-	if err := errors.Join(c.Store.check(), c.Serve.check()); err != nil {
+	if err := errors.Join(c.Store.check(), c.Serve.check(), c.Cache.check()); err != nil {
 		return bad("%s", oneLine(err.Error()))
 	}
 	for _, m := range c.Sandbox.Mounts {

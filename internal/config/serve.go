@@ -29,6 +29,7 @@ type Serve struct {
 	TokenFile string        `yaml:"token_file"` // or the file that holds it
 	Queue     int           `yaml:"queue"`      // most unfinished tasks; beyond them /api refuses new ones
 	Repos     []string      `yaml:"repos"`      // globs of repositories that /api may name; empty: any
+	Warm      Warm          `yaml:"warm"`
 }
 
 // Caps are the most tasks that run at once; 0 is no cap.

@@ -109,6 +109,9 @@ func TestCollect(t *testing.T) {
 		t.Errorf("pins %q", got)
 	}
 	need["t_one"] = Nothing
+	if err := os.Chtimes(filepath.Join(s.cfg.Dir, "pins", "t_one"), past, past); err != nil {
+		t.Fatal(err)
+	}
 	gone, err = s.Collect(t.Context(), p)
 	if err != nil || len(gone) != 1 || gone[0].Kind != kindMirror || gone[0].Digest != mirror {
 		t.Errorf("%+v %v", gone, err)

@@ -76,6 +76,9 @@ func (s *Store) tasks(need func(task.ID) Need) (map[task.ID]pin, error) {
 		if need != nil {
 			most = need(id)
 		}
+		if fi, err := e.Info(); err == nil && s.cfg.Now().Sub(fi.ModTime()) < unpinAfter {
+			most = max(most, Base) // its task may be about to be stored
+		}
 		if most == Nothing {
 			if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, err
