@@ -55,8 +55,9 @@ var may = map[string][]string{
 	"codesearch/symbols": {},
 
 	"verify/result": {"task"},
-	"verify/tamper": {"task"},
-	"verify/mutate": {},
+	"verify/syntax": {},
+	"verify/tamper": {"task", "verify/syntax"},
+	"verify/mutate": {"verify/syntax"},
 
 	"policy/secrets":   {"policy"},
 	"policy/content":   {"policy", "policy/lockfile", "task"},

@@ -3,12 +3,12 @@ package tamper
 import (
 	"bytes"
 	"cmp"
-	"path"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/daybreak-agent/daybreak/internal/task"
+	"github.com/daybreak-agent/daybreak/internal/verify/syntax"
 )
 
 const (
@@ -18,9 +18,10 @@ const (
 )
 
 // Analyse compares the old and new text of every file. classify says which part of the change
-// a path is; [Classify] is the usual one. Go is read by its own parser, Python and JavaScript
-// (with TypeScript) by tokens. Of test files in other languages only deletion and, as lines,
-// changed values are seen. A file above 4 MiB gives an [Unreadable] finding.
+// a path is; [Classify] is the usual one. Go is read by its own parser, Python, JavaScript (with
+// TypeScript), Java, C#, Rust, C (with C++), PHP and Ruby by the structure of their tokens. Of
+// test files in other languages only deletion and, as lines, changed values are seen. A file
+// above 4 MiB gives an [Unreadable] finding.
 func Analyse(changes []FileChange, classify func(path string) Class) Result {
 	a := &analysis{}
 	changes = slices.SortedFunc(slices.Values(changes), func(x, y FileChange) int { return cmp.Compare(x.Path, y.Path) })
@@ -44,6 +45,7 @@ func Analyse(changes []FileChange, classify func(path string) Class) Result {
 			a.test(c)
 		case ClassSource:
 			a.source = append(a.source, c)
+			a.inline(c)
 		}
 	}
 	a.settle()
@@ -121,15 +123,35 @@ func (a *analysis) test(c FileChange) {
 	a.compareFiles(c.Path, old, now)
 }
 
+// inline compares the tests that Rust's source files hold beside the code.
+func (a *analysis) inline(c FileChange) {
+	if syntax.Of(c.Path) != syntax.Rust || c.Old == nil || !bytes.Contains(c.Old, []byte("test]")) {
+		return
+	}
+	tests := func(b []byte) model {
+		if b == nil {
+			return model{}
+		}
+		m := readBraces(syntax.Rust)(c.Path, b)
+		m.units = slices.DeleteFunc(m.units, func(u unit) bool { return !u.test })
+		return m
+	}
+	a.compareFiles(c.Path, tests(c.Old), tests(c.New))
+}
+
 // reader chooses how a test file is read; nil for data and for other languages.
 func reader(p string) func(string, []byte) model {
-	switch path.Ext(p) {
-	case ".go":
+	switch l := syntax.Of(p); l {
+	case syntax.Go:
 		return readGo
-	case ".py":
+	case syntax.Python:
 		return readPython
-	case ".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts":
+	case syntax.JavaScript:
 		return readJS
+	case syntax.Ruby:
+		return readRuby
+	case syntax.Java, syntax.CSharp, syntax.Rust, syntax.C, syntax.PHP:
+		return readBraces(l)
 	}
 	return nil
 }

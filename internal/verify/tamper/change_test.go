@@ -199,11 +199,22 @@ func BenchmarkAnalyse(b *testing.B) {
 // TestHostileNesting would take hours if the cost were quadratic.
 func TestHostileNesting(t *testing.T) {
 	for p, s := range map[string]string{
-		"a.test.js": strings.Repeat("it('a', () => { ", 5_000),
-		"b.test.js": strings.Repeat("describe('a', { ", 5_000),
-		"test_a.py": strings.Repeat("assert (", 10_000),
-		"a_test.go": "package a\nfunc TestA(t *testing.T) { x" + strings.Repeat(".Expect(1).Equal(2)", 500) + " }\n",
-		"x.test.js": strings.Repeat("expect(a)[", 10_000),
+		"a.test.js":  strings.Repeat("it('a', () => { ", 5_000),
+		"b.test.js":  strings.Repeat("describe('a', { ", 5_000),
+		"test_a.py":  strings.Repeat("assert (", 10_000),
+		"a_test.go":  "package a\nfunc TestA(t *testing.T) { x" + strings.Repeat(".Expect(1).Equal(2)", 500) + " }\n",
+		"x.test.js":  strings.Repeat("expect(a)[", 10_000),
+		"ATest.java": "class A {" + strings.Repeat(" @Test void a() { try { assertTrue(() -> {", 5_000),
+		"BTest.java": strings.Repeat("class A { @X(", 10_000),
+		"a_test.cc":  "TEST(A, B) { " + strings.Repeat("if (a) { try { } catch (...) { ", 5_000),
+		"b_test.cc":  strings.Repeat("R\"x(", 10_000),
+		"a_spec.rb":  strings.Repeat("describe 'a' do\nit 'b' do\nbegin\n", 4_000),
+		"b_spec.rb":  strings.Repeat("if a\nreturn\n", 10_000),
+		"tests/a.rs": "#[test] fn a() { " + strings.Repeat("assert!(f(|| { if a { return } ", 5_000),
+		"ATest.php":  "<?php class A { " + strings.Repeat("function testA() { $this->assertTrue(function () { ", 5_000),
+		"ATests.cs":  strings.Repeat("[Fact(", 10_000),
+		"y.test.js":  strings.Repeat("/[", 100_000),
+		"test_b.py":  "def test_a():\n" + strings.Repeat(" try:\n  assert a\n except:\n  pass\n", 10_000),
 	} {
 		t.Run(p, func(t *testing.T) {
 			Analyse([]FileChange{{Path: p, Old: []byte(s), New: []byte(s + "\n//\nx")}}, classify)

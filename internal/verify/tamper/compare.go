@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/daybreak-agent/daybreak/internal/verify/syntax"
 )
 
 // maxPairs bounds how many new checks one old check is held against.
@@ -24,6 +26,15 @@ func (a *analysis) compareTests(path string, old, now *unit) {
 		a.add(path, now.line, TestEmptied, "block", fmt.Sprintf("test %s no longer checks anything", now.name), join(old.body), join(now.body))
 		return
 	}
+	a.compareSubs(path, old, now)
+	if now.weak != "" && old.weak == "" {
+		a.add(path, now.line, AssertionLoosened, "warn", fmt.Sprintf("test %s: %s", now.name, now.weak), lineText(old.toks, old.line), lineText(now.toks, now.line))
+	}
+	a.compareUnits(path, old, now)
+}
+
+// compareSubs looks for named parts of a test, and for tests that a main function no longer runs.
+func (a *analysis) compareSubs(path string, old, now *unit) {
 	for _, s := range old.subs {
 		if !slices.Contains(now.subs, s) {
 			if r := a.likelySub(old, now, s); r != "" {
@@ -33,7 +44,6 @@ func (a *analysis) compareTests(path string, old, now *unit) {
 			a.add(path, now.line, TestDeleted, "block", fmt.Sprintf("subtest %q of %s is gone", s, now.name), s, "")
 		}
 	}
-	a.compareUnits(path, old, now)
 }
 
 // likelySub finds the only new subtest when exactly one was lost: a rename.
@@ -52,7 +62,12 @@ func (a *analysis) likelySub(old, now *unit, lost string) string {
 
 // compareUnits compares the checks and the data of two versions of a piece of a test file.
 func (a *analysis) compareUnits(path string, old, now *unit) {
+	a.compareGuards(path, old, now)
 	removed, added := difference(old.asserts, now.asserts)
+	var moved []string
+	if len(removed) > 0 {
+		moved = intoTable(old, now)
+	}
 	skeletons := make([]string, len(added))
 	for i := range added {
 		skeletons[i] = skeleton(added[i].toks)
@@ -79,20 +94,29 @@ func (a *analysis) compareUnits(path string, old, now *unit) {
 		}
 		x := added[at]
 		added, skeletons = slices.Delete(added, at, at+1), slices.Delete(skeletons, at, at+1)
-		a.changedCheck(path, now.name, r, x)
+		a.changedCheck(path, now.name, r, x, moved)
 	}
 	a.compareRows(path, old, now)
 }
 
 // changedCheck says what became of a check.
-func (a *analysis) changedCheck(path, name string, r, x assertion) {
+// moved are values that the test now takes from a table.
+func (a *analysis) changedCheck(path, name string, r, x assertion, moved []string) {
 	switch {
+	case x.guard.swallowed && !r.guard.swallowed:
+		a.add(path, x.line, FailureSwallowed, "block", name+": a check's failure is now caught and forgotten", r.text(), x.text())
 	case x.strength < r.strength:
 		a.add(path, x.line, AssertionLoosened, "warn", name+": a check was loosened", r.text(), x.text())
 	case hasEscape(x.toks) && !hasEscape(r.toks):
 		a.add(path, x.line, AssertionLoosened, "warn", name+": a check now has a way out", r.text(), x.text())
+	case skeleton(r.toks) == skeleton(x.toks) && widened(r.toks, x.toks):
+		a.add(path, x.line, AssertionLoosened, "warn", name+": a tolerance was widened", r.text(), x.text())
 	case skeleton(r.toks) == skeleton(x.toks):
 		a.add(path, x.line, ExpectedChanged, "warn", name+": an expected value changed", r.text(), x.text())
+	case x.guard.conds > r.guard.conds:
+		a.add(path, x.line, AssertionLoosened, "warn", name+": a check was rewritten and now depends on a condition", r.text(), x.text())
+	case moved != nil && within(literals(r.toks), moved):
+		a.add(path, x.line, ExpectedChanged, "info", name+": a check's values are now in a table", r.text(), x.text())
 	case within(literals(r.toks), literals(x.toks)):
 		a.add(path, x.line, ExpectedChanged, "info", name+": a check was adapted; its values are as before", r.text(), x.text())
 	default:
@@ -100,9 +124,33 @@ func (a *analysis) changedCheck(path, name string, r, x assertion) {
 	}
 }
 
-// hasEscape reports an "or" at the top of a check.
+// tables are words of tests that take their values from a table.
+var tables = []string{"parametrize", "each", "ParameterizedTest", "Theory", "InlineData", "TestCase", "TestCaseSource", "CsvSource", "ValueSource", "MethodSource", "rstest", "test_case", "dataProvider", "DataProvider", "TestWith", "DataRow", "TEST_P", "GENERATE", "subTest", "range"}
+
+// intoTable are the values of a test that was made to take them from a table, sorted, nil for
+// any other test.
+func intoTable(old, now *unit) []string {
+	for _, w := range tables {
+		if syntax.Has(now.toks, w) && !syntax.Has(old.toks, w) {
+			return literals(now.toks)
+		}
+	}
+	return nil
+}
+
+// hasEscape reports an "or", a condition or a catch in a check.
 func hasEscape(toks []token) bool {
-	return slices.ContainsFunc(toks, func(t token) bool { return t.s == "or" || t.s == "||" })
+	for i, t := range toks {
+		switch {
+		case t.Text == "or" && t.Kind == syntax.Word && (i == 0 || toks[i-1].Text != "."), t.Text == "||" && t.Kind == syntax.Punct && i > 0 && toks[i-1].Text != "(" && toks[i-1].Text != ",":
+			return true
+		case (t.Text == "if" || t.Text == "unless") && i > 0 && toks[0].Text != "if":
+			return true
+		case t.Text == "catch" && i > 0 && toks[i-1].Text == ".":
+			return true
+		}
+	}
+	return false
 }
 
 // near gives a line in the new file for a check that is only in the old one.
@@ -151,7 +199,7 @@ func (a *analysis) compareRows(path string, old, now *unit) {
 		k := rowKey(r)
 		if left[k] > 0 {
 			left[k]--
-		} else if !checked[r[0].line] {
+		} else if !checked[r[0].Line] {
 			removed = append(removed, r)
 		}
 	}
@@ -188,7 +236,7 @@ func (a *analysis) compareRows(path string, old, now *unit) {
 			if onlyMessage(r, x) {
 				continue
 			}
-			a.add(path, x[0].line, ExpectedChanged, "warn", now.name+": a value of an existing test changed", join(r), join(x))
+			a.add(path, x[0].Line, ExpectedChanged, "warn", now.name+": a value of an existing test changed", join(r), join(x))
 		case dataRow(r) && !within(lits, fresh):
 			a.add(path, now.line, AssertionRemoved, "warn", now.name+": a case is gone", join(r), "")
 		}
@@ -198,7 +246,7 @@ func (a *analysis) compareRows(path string, old, now *unit) {
 // onlyMessage reports whether two rows of one skeleton differ only in what a failure prints.
 func onlyMessage(old, now []token) bool {
 	prints := slices.ContainsFunc(old, func(t token) bool {
-		switch t.s {
+		switch t.Text {
 		case "Errorf", "Fatalf", "Error", "Fatal", "Logf", "Log", "print", "console", "Println", "Printf":
 			return true
 		}
@@ -208,7 +256,7 @@ func onlyMessage(old, now []token) bool {
 		return false
 	}
 	for i := range old {
-		if i < len(now) && old[i].s != now[i].s && old[i].kind != text {
+		if i < len(now) && old[i].Text != now[i].Text && old[i].Kind != syntax.Text {
 			return false
 		}
 	}
@@ -221,7 +269,7 @@ func checkedLines(asserts []assertion) map[int]bool {
 	for _, x := range asserts {
 		out[x.line] = true
 		for _, t := range x.toks {
-			out[t.line] = true
+			out[t.Line] = true
 		}
 	}
 	return out
@@ -229,18 +277,18 @@ func checkedLines(asserts []assertion) map[int]bool {
 
 // dataRow reports whether a line is an entry of a table: brackets, values and field names only.
 func dataRow(row []token) bool {
-	open := row[0].s
-	if open != "{" && open != "(" && open != "[" && row[0].kind != text && row[0].s != "pytest" {
+	open := row[0].Text
+	if open != "{" && open != "(" && open != "[" && row[0].Kind != syntax.Text && row[0].Text != "pytest" {
 		return false
 	}
-	return len(row) > 1 && (row[len(row)-1].s == "," || open == "{" || open == "[" || open == "(")
+	return len(row) > 1 && (row[len(row)-1].Text == "," || open == "{" || open == "[" || open == "(")
 }
 
 // lineText is the text of the tokens on a line.
 func lineText(toks []token, line int) string {
 	var on []token
 	for _, t := range toks {
-		if t.line == line {
+		if t.Line == line {
 			on = append(on, t)
 		}
 	}
@@ -268,6 +316,7 @@ func (a *analysis) compareFiles(path string, old, now model) {
 			if n.skip > o.skip {
 				a.add(path, n.skipAt, TestSkipped, "block", "the tests of the file are now skipped", "", lineText(n.toks, n.skipAt))
 			}
+			a.compareSubs(path, o, n)
 			a.compareUnits(path, o, n)
 		}
 	}
@@ -346,7 +395,7 @@ func holds(now, old *unit) bool {
 	}
 	same := func(part [][]token) bool {
 		return slices.EqualFunc(o, part, func(x, y []token) bool {
-			return rowKey(x) == rowKey(y) && x[0].depth-o[0][0].depth == y[0].depth-n[0][0].depth && x[0].indent-o[0][0].indent == y[0].indent-n[0][0].indent
+			return rowKey(x) == rowKey(y) && x[0].Depth-o[0][0].Depth == y[0].Depth-n[0][0].Depth && x[0].Indent-o[0][0].Indent == y[0].Indent-n[0][0].Indent
 		})
 	}
 	if same(n[:len(o)]) {
@@ -359,7 +408,7 @@ func holds(now, old *unit) bool {
 // bodyRows are the rows of a body without what opens and closes the function.
 func bodyRows(u *unit) [][]token {
 	r := rows(u.body)
-	if len(r) > 1 && r[0][len(r[0])-1].s == "{" && r[len(r)-1][0].s == "}" && r[0][len(r[0])-1].depth == r[len(r)-1][0].depth {
+	if len(r) > 1 && r[0][len(r[0])-1].Text == "{" && r[len(r)-1][0].Text == "}" && r[0][len(r[0])-1].Depth == r[len(r)-1][0].Depth {
 		r = r[1 : len(r)-1]
 	}
 	return r
@@ -368,10 +417,10 @@ func bodyRows(u *unit) [][]token {
 // leaves reports whether a test may end at the row before what follows it.
 func leaves(row []token) bool {
 	return slices.ContainsFunc(row, func(t token) bool {
-		switch t.s {
+		switch t.Text {
 		case "return", "raise", "throw", "panic", "exit", "_exit", "Exit", "Goexit", "abort", "kill", "break", "continue", "goto", "yield":
 			return true
 		}
-		return t.kind == word && strings.Contains(strings.ToLower(t.s), "skip")
+		return t.Kind == syntax.Word && strings.Contains(strings.ToLower(t.Text), "skip")
 	})
 }

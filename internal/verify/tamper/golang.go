@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/daybreak-agent/daybreak/internal/verify/syntax"
 )
 
 // readGo models a Go test file: one unit a function, one for everything else at the top level.
@@ -18,7 +20,7 @@ func readGo(p string, src []byte) model {
 	if err != nil {
 		return model{broken: err.Error()}
 	}
-	g := goReader{fset: fset, toks: lex(src, langGo), file: f}
+	g := goReader{fset: fset, toks: syntax.Lex(src, syntax.Go), file: f}
 	var m model
 	rest := unit{name: "package-level declarations", line: 1}
 	isTestFile := strings.HasSuffix(path.Base(p), "_test.go")
@@ -62,9 +64,9 @@ type goReader struct {
 // between returns the tokens on the lines from one position to another, cut to them.
 func (g goReader) between(from, to gotoken.Pos) []token {
 	a, b := g.fset.Position(from), g.fset.Position(to)
-	i, _ := slices.BinarySearchFunc(g.toks, a.Line, func(t token, l int) int { return t.line - l })
+	i, _ := slices.BinarySearchFunc(g.toks, a.Line, func(t token, l int) int { return t.Line - l })
 	j := i
-	for j < len(g.toks) && g.toks[j].line <= b.Line {
+	for j < len(g.toks) && g.toks[j].Line <= b.Line {
 		j++
 	}
 	return g.toks[i:j]
@@ -83,8 +85,8 @@ func (g goReader) function(fn *ast.FuncDecl, testFile bool) unit {
 		return u
 	}
 	u.body = g.between(fn.Body.Pos(), fn.Body.End())
-	if len(u.body) > 0 && u.body[0].line == u.line {
-		if i := slices.IndexFunc(u.body, func(t token) bool { return t.s == "{" && t.depth == 0 }); i >= 0 {
+	if len(u.body) > 0 && u.body[0].Line == u.line {
+		if i := slices.IndexFunc(u.body, func(t token) bool { return t.Text == "{" && t.Depth == 0 }); i >= 0 {
 			u.body = u.body[i:]
 		}
 	}
@@ -94,7 +96,23 @@ func (g goReader) function(fn *ast.FuncDecl, testFile bool) unit {
 		u.empty = u.empty && u.test
 	}
 	g.walk(fn.Body, nil, 0, &u)
+	lineGuards(&u)
 	return u
+}
+
+// lineGuards gives checks their guards by their lines: those of the line's last token, so that a
+// condition that is itself the check counts the same for each.
+func lineGuards(u *unit) {
+	if len(u.asserts) == 0 {
+		return
+	}
+	at := make(map[int]guard, len(u.body))
+	for i, g := range guardsOf(u.body, syntax.Partners(u.body), syntax.Go) {
+		at[u.body[i].Line] = g
+	}
+	for i := range u.asserts {
+		u.asserts[i].guard = at[u.asserts[i].line]
+	}
 }
 
 func isGoTest(name string) bool {
@@ -133,7 +151,7 @@ func (g goReader) walk(n ast.Node, cond []token, depth int, u *unit) {
 			g.walkExpr(x.Cond, cond, depth, u)
 			g.walk(x.Body, head, depth+1, u)
 			if x.Else != nil {
-				g.walk(wrap(x.Else), append([]token{{kind: word, s: "else"}}, head...), depth+1, u)
+				g.walk(wrap(x.Else), append([]token{{Kind: syntax.Word, Text: "else"}}, head...), depth+1, u)
 			}
 			return false
 		case *ast.CaseClause:
@@ -142,7 +160,7 @@ func (g goReader) walk(n ast.Node, cond []token, depth int, u *unit) {
 				head = append(head, g.expr(e)...)
 			}
 			if x.List == nil {
-				head = []token{{kind: word, s: "default"}}
+				head = []token{{Kind: syntax.Word, Text: "default"}}
 			}
 			for _, s := range x.Body {
 				g.walk(wrap(s), head, depth+1, u)
@@ -170,7 +188,7 @@ func (g goReader) walkExpr(n ast.Node, cond []token, depth int, u *unit) {
 func (g goReader) ifHead(x *ast.IfStmt) []token {
 	var head []token
 	if x.Init != nil {
-		head = append(g.expr(x.Init), token{kind: punct, s: ";"})
+		head = append(g.expr(x.Init), token{Kind: syntax.Punct, Text: ";"})
 	}
 	return append(head, g.expr(x.Cond)...)
 }
@@ -183,46 +201,46 @@ func (g goReader) expr(n ast.Node) []token {
 		if c != nil && c.Pos().IsValid() {
 			line = g.fset.Position(c.Pos()).Line
 		}
-		put := func(k tokKind, s string) { out = append(out, token{kind: k, s: s, line: line}) }
+		put := func(k syntax.Kind, s string) { out = append(out, token{Kind: k, Text: s, Line: line}) }
 		switch x := c.(type) {
 		case *ast.BinaryExpr:
-			out = append(append(out, g.expr(x.X)...), token{kind: punct, s: x.Op.String(), line: line})
+			out = append(append(out, g.expr(x.X)...), token{Kind: syntax.Punct, Text: x.Op.String(), Line: line})
 			out = append(out, g.expr(x.Y)...)
 			return false
 		case *ast.UnaryExpr:
-			put(punct, x.Op.String())
+			put(syntax.Punct, x.Op.String())
 		case *ast.AssignStmt:
 			for _, l := range x.Lhs {
 				out = append(out, g.expr(l)...)
 			}
-			put(punct, x.Tok.String())
+			put(syntax.Punct, x.Tok.String())
 			for _, r := range x.Rhs {
 				out = append(out, g.expr(r)...)
 			}
 			return false
 		case *ast.SelectorExpr:
-			out = append(append(out, g.expr(x.X)...), token{kind: punct, s: ".", line: line}, token{kind: word, s: x.Sel.Name, line: line})
+			out = append(append(out, g.expr(x.X)...), token{Kind: syntax.Punct, Text: ".", Line: line}, token{Kind: syntax.Word, Text: x.Sel.Name, Line: line})
 			return false
 		case *ast.CallExpr:
-			out = append(append(out, g.expr(x.Fun)...), token{kind: punct, s: "(", line: line})
+			out = append(append(out, g.expr(x.Fun)...), token{Kind: syntax.Punct, Text: "(", Line: line})
 			for _, e := range x.Args {
-				out = append(append(out, g.expr(e)...), token{kind: punct, s: ",", line: line})
+				out = append(append(out, g.expr(e)...), token{Kind: syntax.Punct, Text: ",", Line: line})
 			}
-			out = append(out, token{kind: punct, s: ")", line: line})
+			out = append(out, token{Kind: syntax.Punct, Text: ")", Line: line})
 			return false
 		case *ast.FuncLit:
-			put(word, "func")
+			put(syntax.Word, "func")
 			return false
 		case *ast.Ident:
-			put(word, x.Name)
+			put(syntax.Word, x.Name)
 		case *ast.BasicLit:
-			k := number
+			k := syntax.Number
 			if x.Kind == gotoken.STRING || x.Kind == gotoken.CHAR {
-				k = text
+				k = syntax.Text
 			}
 			put(k, x.Value)
 		case *ast.CompositeLit:
-			put(punct, "{")
+			put(syntax.Punct, "{")
 		}
 		return true
 	})
@@ -252,7 +270,7 @@ func (g goReader) call(x *ast.CallExpr, cond []token, depth int, u *unit) {
 	recv, _ := sel.X.(*ast.Ident)
 	switch {
 	case recv != nil && slices.Contains(goFails, name) && isT(recv.Name):
-		toks := append(slices.Clone(cond), token{kind: word, s: "→fail", line: line})
+		toks := append(slices.Clone(cond), token{Kind: syntax.Word, Text: "→fail", Line: line})
 		if len(cond) == 0 {
 			toks = append(g.expr(x), toks...)
 		}
@@ -273,7 +291,7 @@ func (g goReader) call(x *ast.CallExpr, cond []token, depth int, u *unit) {
 		}
 	case slices.Contains(goChecks, name) && (recv != nil && (slices.Contains(goPackages, recv.Name) || isSuite(recv.Name)) || chained(sel.X)):
 		if x.End()-x.Pos() > maxCheck { // a change in it is seen as a changed row
-			u.asserts = append(u.asserts, assertion{toks: []token{{kind: word, s: name + " of something long"}}, line: line, strength: 3})
+			u.asserts = append(u.asserts, assertion{toks: []token{{Kind: syntax.Word, Text: name + " of something long"}}, line: line, strength: 3})
 			return
 		}
 		toks := slices.Clone(g.expr(x.Fun))
@@ -281,11 +299,11 @@ func (g goReader) call(x *ast.CallExpr, cond []token, depth int, u *unit) {
 			if i > 0 && isMessage(x.Args, i, name) {
 				break
 			}
-			toks = append(append(toks, g.expr(e)...), token{kind: punct, s: ",", line: line})
+			toks = append(append(toks, g.expr(e)...), token{Kind: syntax.Punct, Text: ",", Line: line})
 		}
 		for i := range toks { // require and assert differ in when they stop, not in what they check
-			if toks[i].s == "require" {
-				toks[i].s = "assert"
+			if toks[i].Text == "require" {
+				toks[i].Text = "assert"
 			}
 		}
 		u.asserts = append(u.asserts, assertion{toks: toks, line: line, strength: strengthOf(toks)})
@@ -343,9 +361,9 @@ func goStrength(cond []token) int {
 	for i, t := range cond {
 		next := ""
 		if i+1 < len(cond) {
-			next = cond[i+1].s
+			next = cond[i+1].Text
 		}
-		switch t.s {
+		switch t.Text {
 		case "!=":
 			if next != "nil" {
 				return 3

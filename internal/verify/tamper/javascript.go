@@ -3,6 +3,8 @@ package tamper
 import (
 	"slices"
 	"strings"
+
+	"github.com/daybreak-agent/daybreak/internal/verify/syntax"
 )
 
 var (
@@ -16,18 +18,18 @@ const maxNesting = 12
 // readJS models a JavaScript or TypeScript test file: a unit for every test call with a
 // literal title, one for the rest.
 func readJS(_ string, src []byte) model {
-	toks := lex(src, langJS)
-	r := jsReader{toks: toks, inTest: make([]bool, len(toks)), closing: partners(toks)}
+	toks := syntax.Lex(src, syntax.JavaScript)
+	r := jsReader{toks: toks, inTest: make([]bool, len(toks)), closing: syntax.Partners(toks)}
 	r.block(0, len(toks), 0, "", runs, 0)
 	rest := unit{name: "module", line: 1}
 	imports := map[int]bool{} // lines whose strings are paths of modules
 	for i, t := range toks {
-		if t.kind == word && (t.s == "import" || t.s == "require" && r.at(i+1) == "(") {
-			imports[t.line] = true
+		if t.Kind == syntax.Word && (t.Text == "import" || t.Text == "require" && r.at(i+1) == "(") {
+			imports[t.Line] = true
 		}
 	}
 	for i, t := range toks {
-		if !r.inTest[i] && !imports[t.line] {
+		if !r.inTest[i] && !imports[t.Line] {
 			rest.toks = append(rest.toks, t)
 		}
 	}
@@ -46,7 +48,7 @@ type jsReader struct {
 
 func (r *jsReader) at(i int) string {
 	if i >= 0 && i < len(r.toks) {
-		return r.toks[i].s
+		return r.toks[i].Text
 	}
 	return ""
 }
@@ -64,20 +66,20 @@ type jsCall struct {
 // call reads a test or suite call whose name is at i.
 func (r *jsReader) call(i int) (jsCall, bool) {
 	t := r.toks[i]
-	isTest, isSuite := slices.Contains(jsTests, t.s), slices.Contains(jsSuites, t.s)
-	if t.kind != word || !isTest && !isSuite {
+	isTest, isSuite := slices.Contains(jsTests, t.Text), slices.Contains(jsSuites, t.Text)
+	if t.Kind != syntax.Word || !isTest && !isSuite {
 		return jsCall{}, false
 	}
 	if r.at(i-1) == "." { // t.test(…) is node's subtest, x.it is something else
-		if t.s != "test" || !slices.Contains([]string{"t", "ctx", "context"}, r.at(i-2)) {
+		if t.Text != "test" || !slices.Contains([]string{"t", "ctx", "context"}, r.at(i-2)) {
 			return jsCall{}, false
 		}
 	}
 	c := jsCall{suite: isSuite}
-	if t.s[0] == 'x' {
+	if t.Text[0] == 'x' {
 		c.skip = skips
 	}
-	c.focus = t.s == "fit" || t.s == "fdescribe"
+	c.focus = t.Text == "fit" || t.Text == "fdescribe"
 	j := i + 1
 	for r.at(j) == "." && j+1 < len(r.toks) {
 		switch m := r.at(j + 1); m {
@@ -98,15 +100,15 @@ func (r *jsReader) call(i int) (jsCall, bool) {
 		if m := r.at(j - 1); (m == "each" || m == "for" || m == "skipIf" || m == "runIf") && j < len(r.toks) {
 			if r.at(j) == "(" {
 				j = r.partner(j)
-			} else if r.toks[j].kind == text {
+			} else if r.toks[j].Kind == syntax.Text {
 				j++
 			}
 		}
 	}
-	if r.at(j) != "(" || j+1 >= len(r.toks) || r.toks[j+1].kind != text || r.toks[j+1].regex {
+	if r.at(j) != "(" || j+1 >= len(r.toks) || r.toks[j+1].Kind != syntax.Text || r.toks[j+1].Regex {
 		return jsCall{}, false
 	}
-	c.title, c.open, c.end = unquote(r.toks[j+1].s), j, r.partner(j)
+	c.title, c.open, c.end = unquote(r.toks[j+1].Text), j, r.partner(j)
 	if r.at(j+2) == "," && r.at(j+3) == "{" { // options come before the function
 		for k := j + 4; k < min(c.end, j+200) && r.at(k) != "}"; k++ {
 			on := r.at(k+1) == ":" && r.at(k+2) != "false"
@@ -121,28 +123,6 @@ func (r *jsReader) call(i int) (jsCall, bool) {
 		}
 	}
 	return c, true
-}
-
-// partners gives, for every opening bracket, the index after the one that closes it.
-func partners(toks []token) []int {
-	out := make([]int, len(toks))
-	var open []int
-	for i, t := range toks {
-		out[i] = len(toks)
-		if t.kind != punct {
-			continue
-		}
-		switch t.s {
-		case "(", "[", "{":
-			open = append(open, i)
-		case ")", "]", "}":
-			if n := len(open); n > 0 {
-				out[open[n-1]] = i + 1
-				open = open[:n-1]
-			}
-		}
-	}
-	return out
 }
 
 // partner returns the index after the bracket that closes the one at i.
@@ -161,14 +141,14 @@ func (r *jsReader) block(from, to, depth int, prefix string, inherited skipKind,
 		}
 		at := skipAt
 		if c.skip > inherited {
-			at = r.toks[i].line
+			at = r.toks[i].Line
 		}
 		skip := max(c.skip, inherited)
 		name := prefix + c.title
 		end := min(c.end, to)
 		if c.suite {
 			if c.focus {
-				r.m.units = append(r.m.units, unit{name: name + " (suite)", line: r.toks[i].line, focus: true, toks: r.toks[i:min(c.open+2, end)]})
+				r.m.units = append(r.m.units, unit{name: name + " (suite)", line: r.toks[i].Line, focus: true, toks: r.toks[i:min(c.open+2, end)]})
 			}
 			r.block(c.open+2, end, depth+1, name+" > ", skip, at)
 			i = end
@@ -177,7 +157,7 @@ func (r *jsReader) block(from, to, depth int, prefix string, inherited skipKind,
 		for k := i; k < end; k++ {
 			r.inTest[k] = true
 		}
-		u := unit{name: name, line: r.toks[i].line, test: true, toks: r.toks[i:end], skip: skip, skipAt: at, focus: c.focus}
+		u := unit{name: name, line: r.toks[i].Line, test: true, toks: r.toks[i:end], skip: skip, skipAt: at, focus: c.focus}
 		r.body(&u, c, end)
 		r.m.units = append(r.m.units, u)
 		r.block(c.open+2, end, depth+1, name+" > ", skip, at)
@@ -197,6 +177,7 @@ func (r *jsReader) body(u *unit, c jsCall, end int) {
 	}
 	u.body = r.toks[start:max(start, end-1)]
 	u.asserts = jsChecks(u.body)
+	attach(u, syntax.JavaScript)
 	open := start
 	for open < end && r.at(open) != "{" && !(r.at(open) == "=>" && r.at(open+1) != "{") {
 		open++
@@ -206,16 +187,16 @@ func (r *jsReader) body(u *unit, c jsCall, end int) {
 	}
 	base := 0
 	if open < end {
-		base = r.toks[open].depth + 1
+		base = r.toks[open].Depth + 1
 	}
 	for k := start; k+3 < end; k++ {
 		if r.at(k+1) == "." && r.at(k+2) == "skip" && r.at(k+3) == "(" && (r.at(k) == "this" || r.at(k) == "t" || r.at(k) == "ctx") {
 			s := skips
-			if r.toks[k].depth > base {
+			if r.toks[k].Depth > base {
 				s = skipsSometimes
 			}
 			if s > u.skip {
-				u.skip, u.skipAt = s, r.toks[k].line
+				u.skip, u.skipAt = s, r.toks[k].Line
 			}
 		}
 	}
@@ -227,15 +208,15 @@ func jsChecks(toks []token) []assertion {
 	var out []assertion
 	at := func(i int) string {
 		if i >= 0 && i < len(toks) {
-			return toks[i].s
+			return toks[i].Text
 		}
 		return ""
 	}
 	for i := 0; i < len(toks); i++ {
-		if toks[i].kind != word || at(i-1) == "." && at(i-2) != "t" {
+		if toks[i].Kind != syntax.Word || at(i-1) == "." && at(i-2) != "t" {
 			continue
 		}
-		w := toks[i].s
+		w := toks[i].Text
 		starts := (w == "expect" || w == "assert" || w == "should" || w == "expectTypeOf") && (at(i+1) == "(" || at(i+1) == ".")
 		if (w == "t" || w == "test") && at(i+1) == "." && at(i+3) == "(" && strings.Contains(tapeChecks, " "+at(i+2)+" ") {
 			starts = true
@@ -244,7 +225,7 @@ func jsChecks(toks []token) []assertion {
 			continue
 		}
 		end := jsChain(toks, i)
-		out = append(out, assertion{toks: toks[i:end], line: toks[i].line, strength: strengthOf(toks[i:end])})
+		out = append(out, assertion{toks: toks[i:end], line: toks[i].Line, strength: strengthOf(toks[i:end]), pos: i})
 		i = end - 1
 	}
 	return out
@@ -254,12 +235,12 @@ const tapeChecks = " equal equals is same deepEqual deepEquals strictEqual deepS
 
 // jsChain returns the index after a chain of names, members and calls.
 func jsChain(toks []token, i int) int {
-	d := toks[i].depth
+	d := toks[i].Depth
 	j := i + 1
 	for j < len(toks) {
-		switch s := toks[j].s; {
-		case toks[j].depth > d:
-		case toks[j].depth < d:
+		switch s := toks[j].Text; {
+		case toks[j].Depth > d:
+		case toks[j].Depth < d:
 			return j
 		case s == "." || s == "?.":
 			j++ // and the name after it

@@ -4,13 +4,21 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/daybreak-agent/daybreak/internal/verify/syntax"
 )
+
+type token = syntax.Token
+
+func join(toks []token) string { return syntax.Join(toks) }
 
 // assertion is one check of a test in comparable form.
 type assertion struct {
 	toks     []token
 	line     int
-	strength int // 3 equality, 2 a pattern or a range, 1 existence or truth
+	strength int // 4 identity, 3 equality, 2 a pattern or a range, 1 existence or truth
+	pos      int // index of its first token in the unit's body
+	guard    guard
 }
 
 func (a assertion) text() string { return join(a.toks) }
@@ -27,7 +35,8 @@ type unit struct {
 	skip    skipKind
 	skipAt  int
 	focus   bool
-	empty   bool // nothing is executed
+	empty   bool   // nothing is executed
+	weak    string // why failures of the whole test do not count
 	joined  string
 }
 
@@ -83,20 +92,20 @@ func skeleton(toks []token) string {
 	var b strings.Builder
 	for i, t := range toks {
 		switch {
-		case negations[t.s]:
-			if i+1 < len(toks) && toks[i+1].s == "." { // expect(x).not.toBe
+		case negations[t.Text]:
+			if i+1 < len(toks) && toks[i+1].Text == "." { // expect(x).not.toBe
 				continue
 			}
 			continue
-		case t.s == "." && i > 0 && negations[toks[i-1].s]:
+		case t.Text == "." && i > 0 && negations[toks[i-1].Text]:
 			continue
-		case polarity[t.s] && !t.literal() || t.s == "True" && i > 0 && toks[i-1].s == ".":
+		case polarity[t.Text] && !t.Literal() || t.Text == "True" && i > 0 && toks[i-1].Text == ".":
 			b.WriteString("± ")
-		case t.literal():
+		case t.Literal():
 			b.WriteString("▢ ")
-		case t.s == "-" && i+1 < len(toks) && toks[i+1].kind == number:
+		case t.Text == "-" && i+1 < len(toks) && toks[i+1].Kind == syntax.Number:
 		default:
-			b.WriteString(t.s)
+			b.WriteString(t.Text)
 			b.WriteByte(' ')
 		}
 	}
@@ -107,12 +116,12 @@ func skeleton(toks []token) string {
 func literals(toks []token) []string {
 	var out []string
 	for i, t := range toks {
-		if t.literal() {
-			s := t.s
-			if t.kind == text {
+		if t.Literal() {
+			s := t.Text
+			if t.Kind == syntax.Text {
 				s = `"` + unquote(s) + `"`
 			}
-			if i > 0 && toks[i-1].s == "-" && t.kind == number {
+			if i > 0 && toks[i-1].Text == "-" && t.Kind == syntax.Number {
 				s = "-" + s
 			}
 			out = append(out, s)
@@ -124,7 +133,7 @@ func literals(toks []token) []string {
 
 // unquote takes the quotes and prefix off a string token, without reading its escapes.
 func unquote(s string) string {
-	s = strings.TrimLeft(s, "rRbBfFuU")
+	s = strings.TrimLeft(s, "rRbBfFuUtTL@$#")
 	for _, q := range []string{`"""`, `'''`, `"`, `'`, "`"} {
 		if rest, ok := strings.CutPrefix(s, q); ok {
 			return strings.TrimSuffix(rest, q)
@@ -152,8 +161,8 @@ func within(a, b []string) bool {
 func wordCount(toks []token) (count map[string]int, total int) {
 	count = map[string]int{}
 	for _, t := range toks {
-		if t.kind == word || t.literal() {
-			count[t.s]++
+		if t.Kind == syntax.Word || t.Literal() {
+			count[t.Text]++
 			total++
 		}
 	}
@@ -165,10 +174,10 @@ func likeness(count map[string]int, total int, b []token) float64 {
 	m, common := 0, 0
 	used := make(map[string]int, len(b))
 	for _, t := range b {
-		if t.kind == word || t.literal() {
+		if t.Kind == syntax.Word || t.Literal() {
 			m++
-			if used[t.s] < count[t.s] {
-				used[t.s]++
+			if used[t.Text] < count[t.Text] {
+				used[t.Text]++
 				common++
 			}
 		}
@@ -184,7 +193,7 @@ func rows(toks []token) [][]token {
 	var out [][]token
 	for i := 0; i < len(toks); {
 		j := i
-		for j < len(toks) && toks[j].line == toks[i].line {
+		for j < len(toks) && toks[j].Line == toks[i].Line {
 			j++
 		}
 		out = append(out, toks[i:j])
@@ -195,39 +204,3 @@ func rows(toks []token) [][]token {
 
 // rowKey is a row's text without trailing commas, which come and go with neighbours.
 func rowKey(row []token) string { return strings.TrimSuffix(join(row), " ,") }
-
-// strengthOf grades the words of a check: the strongest that it names.
-func strengthOf(toks []token) int {
-	s := 1
-	for i, t := range toks {
-		if t.kind != word && t.kind != punct {
-			continue
-		}
-		before := ""
-		if i > 0 {
-			before = toks[i-1].s
-		}
-		if before == "." && i > 1 && negations[toks[i-2].s] {
-			before = "not"
-		}
-		switch strings.TrimSuffix(t.s, "f") {
-		case "==", "===", "Equal", "EqualValues", "Exactly", "EqualError", "ErrorIs", "JSONEq", "YAMLEq", "ElementsMatch", "DeepEqual", "Diff", "Same",
-			"toBe", "toEqual", "toStrictEqual", "strictEqual", "deepEqual", "deepStrictEqual", "equal", "equals", "eql", "same", "is", "toThrowErrorMatchingInlineSnapshot", "toMatchSnapshot", "toMatchInlineSnapshot",
-			"assertEqual", "assertEquals", "assertIs", "assertListEqual", "assertDictEqual", "assertSetEqual", "assertTupleEqual", "assertCountEqual", "assertSequenceEqual", "assertMultiLineEqual",
-			"assert_called_once_with", "assert_called_with", "assert_has_calls", "toHaveBeenCalledWith", "toHaveBeenNthCalledWith", "toHaveLength", "Len", "calledWith":
-			if before == "not" || before == "!" {
-				s = max(s, 1)
-				continue
-			}
-			if t.s == "is" && (before == "." || i == 0) || t.s != "is" {
-				s = 3
-			} else if i+1 < len(toks) && toks[i+1].s != "not" {
-				s = 3
-			}
-		case "toContain", "toContainEqual", "toMatch", "toMatchObject", "toBeCloseTo", "toHaveProperty", "toBeInstanceOf", "Contains", "Subset", "Regexp", "InDelta", "InEpsilon", "WithinDuration", "ErrorContains", "ErrorAs", "HasPrefix", "HasSuffix", "MatchString",
-			"assertIn", "assertAlmostEqual", "assertRegex", "assertRaisesRegex", "assertDictContainsSubset", "assertIsInstance", "approx", "in", "match", "include", "includes", "toHaveBeenCalledTimes":
-			s = max(s, 2)
-		}
-	}
-	return s
-}

@@ -3,6 +3,8 @@ package tamper
 import (
 	"slices"
 	"strings"
+
+	"github.com/daybreak-agent/daybreak/internal/verify/syntax"
 )
 
 // pyLine is a logical line: brackets and continuations joined.
@@ -14,34 +16,34 @@ type pyLine struct {
 func pyLines(toks []token) []pyLine {
 	var out []pyLine
 	for i := 0; i < len(toks); {
-		base := toks[i].depth
+		base := toks[i].Depth
 		j := i + 1
-		for j < len(toks) && (toks[j].indent < 0 || toks[j].depth > base || closes(toks[j])) {
+		for j < len(toks) && (toks[j].Indent < 0 || toks[j].Depth > base || closes(toks[j])) {
 			j++
 		}
-		out = append(out, pyLine{toks: toks[i:j], indent: max(toks[i].indent, 0)})
+		out = append(out, pyLine{toks: toks[i:j], indent: max(toks[i].Indent, 0)})
 		i = j
 	}
 	return out
 }
 
-func closes(t token) bool { return (t.s == ")" || t.s == "]" || t.s == "}") } // has the depth of its partner
+func closes(t token) bool { return (t.Text == ")" || t.Text == "]" || t.Text == "}") } // has the depth of its partner
 
 // head is the n-th word of the line, "" if there is none.
 func (l pyLine) head(n int) string {
 	if n < len(l.toks) {
-		return l.toks[n].s
+		return l.toks[n].Text
 	}
 	return ""
 }
 
 func (l pyLine) has(words ...string) bool {
-	return slices.ContainsFunc(l.toks, func(t token) bool { return slices.Contains(words, t.s) })
+	return slices.ContainsFunc(l.toks, func(t token) bool { return slices.Contains(words, t.Text) })
 }
 
 // readPython models a Python test file: a unit for every function and method, one for the rest.
 func readPython(_ string, src []byte) model {
-	lines := pyLines(lex(src, langPython))
+	lines := pyLines(syntax.Lex(src, syntax.Python))
 	var m model
 	rest := unit{name: "module", line: 1}
 	type scope struct {
@@ -132,9 +134,9 @@ func pyRest(rest *unit, l pyLine) {
 		l.head(0) == "__test__" && l.has("False"),
 		l.head(0) == "collect_ignore", l.head(0) == "collect_ignore_glob",
 		l.head(0) == "raise" && l.has("SkipTest"):
-		rest.skip, rest.skipAt = skips, l.toks[0].line
+		rest.skip, rest.skipAt = skips, l.toks[0].Line
 	case l.head(0) == "pytestmark" && l.has("skipif"):
-		rest.skip, rest.skipAt = max(rest.skip, skipsSometimes), l.toks[0].line
+		rest.skip, rest.skipAt = max(rest.skip, skipsSometimes), l.toks[0].Line
 	}
 }
 
@@ -156,20 +158,20 @@ func pySkip(deco []pyLine) (skipKind, int) {
 			}
 		}
 		if s > k {
-			k, at = s, d.toks[0].line
+			k, at = s, d.toks[0].Line
 		}
 	}
 	return k, at
 }
 
 func pyUnit(name string, deco, lines []pyLine) unit {
-	u := unit{name: name, line: lines[0].toks[0].line, toks: appendLines(appendLines(nil, deco), lines[:1])}
+	u := unit{name: name, line: lines[0].toks[0].Line, toks: appendLines(appendLines(nil, deco), lines[:1])}
 	u.skip, u.skipAt = pySkip(deco)
 	body := lines[1:]
 	if len(body) == 0 { // def f(): return 1
-		depth := lines[0].toks[0].depth
+		depth := lines[0].toks[0].Depth
 		for i, t := range lines[0].toks {
-			if t.s == ":" && t.depth == depth {
+			if t.Text == ":" && t.Depth == depth {
 				body = []pyLine{{toks: lines[0].toks[i+1:], indent: lines[0].indent + 1}}
 				break
 			}
@@ -177,13 +179,14 @@ func pyUnit(name string, deco, lines []pyLine) unit {
 	}
 	level := -1
 	work := 0
+	guards := pyGuards(body)
 	for i, l := range body {
 		if len(l.toks) == 0 {
 			continue
 		}
 		if i == 0 {
 			level = l.indent
-			if l.toks[0].kind == text && len(l.toks) == 1 {
+			if l.toks[0].Kind == syntax.Text && len(l.toks) == 1 {
 				continue // what the test is about
 			}
 		}
@@ -203,12 +206,12 @@ func pyUnit(name string, deco, lines []pyLine) unit {
 				s = skipsSometimes
 			}
 			if s > u.skip {
-				u.skip, u.skipAt = s, l.toks[0].line
+				u.skip, u.skipAt = s, l.toks[0].Line
 			}
 		}
 		if pyCheck(l) {
 			toks := pyWithoutMessage(l.toks)
-			u.asserts = append(u.asserts, assertion{toks: toks, line: toks[0].line, strength: pyStrength(toks)})
+			u.asserts = append(u.asserts, assertion{toks: toks, line: toks[0].Line, strength: pyStrength(toks), guard: guards[i]})
 		}
 	}
 	u.empty = work == 0
@@ -226,14 +229,14 @@ func pyCheck(l pyLine) bool {
 		return true
 	}
 	for i, t := range l.toks {
-		if t.kind != word {
+		if t.Kind != syntax.Word {
 			continue
 		}
-		dotted := i > 0 && l.toks[i-1].s == "."
+		dotted := i > 0 && l.toks[i-1].Text == "."
 		switch {
-		case dotted && strings.HasPrefix(t.s, "assert"), dotted && (t.s == "raises" || t.s == "warns" || t.s == "fail") && l.toks[max(i-2, 0)].s != "self",
-			dotted && t.s == "fail" && l.head(0) == "self", !dotted && strings.HasPrefix(t.s, "assert_"):
-			return i+1 < len(l.toks) && l.toks[i+1].s == "("
+		case dotted && strings.HasPrefix(t.Text, "assert"), dotted && (t.Text == "raises" || t.Text == "warns" || t.Text == "fail") && l.toks[max(i-2, 0)].Text != "self",
+			dotted && t.Text == "fail" && l.head(0) == "self", !dotted && strings.HasPrefix(t.Text, "assert_"):
+			return i+1 < len(l.toks) && l.toks[i+1].Text == "("
 		}
 	}
 	return false
@@ -242,12 +245,12 @@ func pyCheck(l pyLine) bool {
 // pyWithoutMessage takes off what a check prints: the text after an assert's last comma, and
 // the argument of a unittest method beyond those it needs.
 func pyWithoutMessage(toks []token) []token {
-	if toks[0].s != "assert" {
+	if toks[0].Text != "assert" {
 		return pyMethodWithoutMessage(toks)
 	}
-	depth := toks[0].depth
+	depth := toks[0].Depth
 	for i := len(toks) - 1; i > 0; i-- {
-		if toks[i].s == "," && toks[i].depth == depth {
+		if toks[i].Text == "," && toks[i].Depth == depth {
 			return toks[:i]
 		}
 	}
@@ -255,37 +258,30 @@ func pyWithoutMessage(toks []token) []token {
 }
 
 func pyStrength(toks []token) int {
-	s := join(toks)
-	if strings.Contains(s, "assertRaises ( Exception") || strings.Contains(s, "raises ( Exception") || strings.Contains(s, "raises ( BaseException") {
-		return 1
+	if s := throwStrength(toks); s > 0 {
+		return s
 	}
-	if strings.Contains(s, "aises (") || strings.Contains(s, "aisesRegex (") {
-		if strings.Contains(s, "match =") || strings.Contains(s, "aisesRegex") {
-			return 3
-		}
-		return 2
-	}
-	if toks[0].s == "assert" && !slices.ContainsFunc(toks, func(t token) bool { return polarity[t.s] || t.s == "in" }) {
+	if toks[0].Text == "assert" && !slices.ContainsFunc(toks, func(t token) bool { return polarity[t.Text] || t.Text == "in" }) {
 		return max(1, strengthOf(toks)-1)
 	}
 	return strengthOf(toks)
 }
 
 func pyMethodWithoutMessage(toks []token) []token {
-	if len(toks) < 5 || toks[0].s != "self" || toks[3].s != "(" || toks[len(toks)-1].s != ")" {
+	if len(toks) < 5 || toks[0].Text != "self" || toks[3].Text != "(" || toks[len(toks)-1].Text != ")" {
 		return toks
 	}
 	need, commas, last := 2, 0, 0
-	switch toks[2].s {
+	switch toks[2].Text {
 	case "assertTrue", "assertFalse", "assertIsNone", "assertIsNotNone":
 		need = 1
 	}
 	for i := 4; i < len(toks)-1; i++ {
-		if toks[i].s == "," && toks[i].depth == toks[3].depth+1 {
+		if toks[i].Text == "," && toks[i].Depth == toks[3].Depth+1 {
 			commas, last = commas+1, i
 		}
 	}
-	if commas < need || last+1 >= len(toks) || toks[last+1].kind != text && toks[last+1].s != "msg" {
+	if commas < need || last+1 >= len(toks) || toks[last+1].Kind != syntax.Text && toks[last+1].Text != "msg" {
 		return toks
 	}
 	return append(slices.Clone(toks[:last]), toks[len(toks)-1])

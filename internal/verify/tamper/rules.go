@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/daybreak-agent/daybreak/internal/verify/syntax"
 )
 
 // config handles files that decide what runs and how. Lock files and dependency lists are
@@ -73,73 +75,33 @@ func sameSections(c FileChange) bool {
 	return pick(c.Old) == pick(c.New)
 }
 
-// pattern is something that code says, as space-joined tokens.
-type pattern struct {
-	re       *regexp.Regexp
-	severity string
-	what     string
-}
-
-var (
-	pyHooks = []pattern{
-		{regexp.MustCompile(`^def (pytest_runtest_makereport|pytest_runtest_call|pytest_pyfunc_call|pytest_runtest_protocol|pytest_sessionfinish|pytest_report_teststatus|pytest_runtest_logreport|pytest_exception_interact|pytest_assertrepr_compare|pytest_runtest_setup) `), "block", "a hook that can rewrite outcomes"},
-		{regexp.MustCompile(`^def (pytest_collection_modifyitems|pytest_ignore_collect|pytest_itemcollected|pytest_pycollect_makeitem|pytest_generate_tests|pytest_deselected|pytest_configure|pytest_load_initial_conftests|pytest_cmdline_main|pytest_unconfigure|pytest_collect_file) `), "warn", "a hook that decides what runs"},
-		{regexp.MustCompile(`\bos \. _exit \(`), "block", "the process ends from inside a test"},
-		{regexp.MustCompile(`\bsys \. exit \(|^(exit|quit) \(`), "warn", "the process may end from inside a test"},
-		{regexp.MustCompile(`\b(exitstatus|outcome) = |\. (outcome|wasxfail|longrepr) = |force_result`), "block", "an outcome is assigned"},
-		{regexp.MustCompile(`^pytest_plugins\b`), "warn", "a plugin is loaded"},
-	}
-	goHooks = []pattern{
-		{regexp.MustCompile(`^func TestMain \(`), "warn", "TestMain is new"},
-		{regexp.MustCompile(`\bos \. Exit \( 0 \)`), "block", "the process ends with success from inside a test"},
-		{regexp.MustCompile(`\bsyscall \. Exit \(|\bos \. Exit \(|runtime \. Goexit \(`), "warn", "the process or a test may end early"},
-		{regexp.MustCompile(`\bflag \. Set \( "test\.`), "block", "the test runner's flags are set by the test"},
-	}
-	jsHooks = []pattern{
-		{regexp.MustCompile(`\bprocess \. (exit|reallyExit|abort|kill) \(`), "block", "the process ends from inside a test"},
-		{regexp.MustCompile(`\bprocess \. exitCode = `), "block", "the exit code is set by a test"},
-		{regexp.MustCompile(`\b(process \. on \( ["'](exit|uncaughtException|unhandledRejection)["'])`), "warn", "errors or the exit are taken over"},
-		{regexp.MustCompile(`\b(globalThis|global) \. (expect|test|it|describe|assert) = |\bexpect \. extend \(|\bassert \. \w+ = |\bjest \. (retryTimes|setTimeout) \(`), "warn", "the test framework is changed"},
-	}
-	detectors = []pattern{
-		{regexp.MustCompile(`\btesting \. Testing \(`), "block", "source asks whether it is being tested"},
-		{regexp.MustCompile(`\bflag \. Lookup \( ["` + "`" + `]test\.`), "block", "source asks whether it is being tested"},
-		{regexp.MustCompile(`["'` + "`" + `]-test\.[\w.]*["'` + "`" + `]|\.test["'` + "`" + `] \).*os \. Args|os \. Args.*\.test["'` + "`" + `]`), "block", "source looks for the test binary's name or flags"},
-		{regexp.MustCompile(`PYTEST_CURRENT_TEST|JEST_WORKER_ID|VITEST_WORKER_ID|VITEST_POOL_ID|NODE_TEST_CONTEXT|MOCHA_COLORS|PYTEST_VERSION`), "block", "source reads a variable of the test runner"},
-		{regexp.MustCompile(`["'](pytest|unittest|_pytest)["'] in sys \. modules|sys \. modules \. get \( ["'](pytest|unittest)|sys \. modules \[ ["'](pytest|unittest)`), "block", "source looks for the test framework"},
-		{regexp.MustCompile(`["'](pytest|unittest)["'] in sys \. argv`), "block", "source looks for the test framework"},
-		{regexp.MustCompile(`^(import|from) (_pytest|pluggy)\b|^import (pytest|unittest)( ,| as |$)|^from (pytest|unittest( \. (case|suite|result|runner|loader|main))?) import |^import unittest \. (case|suite|result|runner|loader|main)\b`), "block", "source reaches into the test framework"},
-		{regexp.MustCompile(`\b(require \( |from |import )["'](node:test|@jest/globals|vitest|mocha|expect)["']`), "block", "source reaches into the test framework"},
-		{regexp.MustCompile(`\bassert( \. strict)? \. \w+ = |\b(globalThis|global) \. (expect|test|it|describe|assert) = `), "block", "source changes what assertions do"},
-		{regexp.MustCompile(`\bNODE_ENV\b.*(={2,3}|!==?) ["']test["']|["']test["'] (={2,3}|!==?) .*\bNODE_ENV\b`), "warn", "source behaves differently under tests"},
-		{regexp.MustCompile(`typeof (jest|describe|it|vi|mocha) \b`), "block", "source looks for the test framework"},
-	}
-)
-
 // hooks looks for new lines of a test or configuration file that change what outcomes mean.
 func (a *analysis) hooks(c FileChange) {
 	var list []pattern
-	l := langOf(c.Path)
+	l := syntax.Of(c.Path)
 	switch l {
-	case langPython:
+	case syntax.Python:
 		list = pyHooks
-	case langGo:
+	case syntax.Go:
 		list = goHooks
-	case langJS:
+	case syntax.JavaScript:
 		list = jsHooks
 	default:
+		list = otherHooks[l]
+	}
+	if list == nil {
 		return
 	}
 	oldMain, newMain := mainText(c.Old, l), mainText(c.New, l)
-	if l == langGo && newMain != oldMain && newMain != "" {
+	if l == syntax.Go && newMain != oldMain && newMain != "" {
 		severity, what := "warn", "TestMain changed"
 		if !strings.Contains(newMain, "m . Run (") || !regexp.MustCompile(`os \. Exit \( (\w+ )?\(? ?(m \. Run|code|status|rc|ret|exitCode|exit|result|res|r|c|v|exitVal|retCode)\b`).MatchString(newMain) && strings.Contains(newMain, "os . Exit") {
 			severity, what = "block", "TestMain does not pass the tests' own result on"
 		}
 		line := 0
-		for _, r := range rows(lex(c.New, l)) {
+		for _, r := range rows(syntax.Lex(c.New, l)) {
 			if strings.HasPrefix(join(r), "func TestMain (") {
-				line = r[0].line
+				line = r[0].Line
 			}
 		}
 		a.add(c.Path, line, OutcomeHook, severity, what, oldMain, newMain)
@@ -150,7 +112,7 @@ func (a *analysis) hooks(c FileChange) {
 				if strings.HasPrefix(s, "func TestMain") {
 					continue
 				}
-				a.add(c.Path, row[0].line, OutcomeHook, p.severity, p.what, "", s)
+				a.add(c.Path, row[0].Line, OutcomeHook, p.severity, p.what, "", s)
 				return
 			}
 		}
@@ -158,20 +120,20 @@ func (a *analysis) hooks(c FileChange) {
 }
 
 // harmlessExit are the usual last lines of a Python test file.
-func harmlessExit(s string, l lang) bool {
-	return l == langPython && (strings.HasPrefix(s, "sys . exit ( pytest . main") || strings.HasPrefix(s, "sys . exit ( unittest") || strings.HasPrefix(s, "raise "))
+func harmlessExit(s string, l syntax.Lang) bool {
+	return l == syntax.Python && (strings.HasPrefix(s, "sys . exit ( pytest . main") || strings.HasPrefix(s, "sys . exit ( unittest") || strings.HasPrefix(s, "raise "))
 }
 
 // mainText is the text of TestMain.
-func mainText(src []byte, l lang) string {
-	if l != langGo || src == nil {
+func mainText(src []byte, l syntax.Lang) string {
+	if l != syntax.Go || src == nil {
 		return ""
 	}
-	toks := lex(src, l)
+	toks := syntax.Lex(src, l)
 	for i := 0; i+1 < len(toks); i++ {
-		if toks[i].s == "func" && toks[i+1].s == "TestMain" {
+		if toks[i].Text == "func" && toks[i+1].Text == "TestMain" {
 			j := i + 2
-			for j < len(toks) && !(toks[j].s == "}" && toks[j].depth == 0) {
+			for j < len(toks) && !(toks[j].Text == "}" && toks[j].Depth == 0) {
 				j++
 			}
 			return join(toks[i:min(j+1, len(toks))])
@@ -180,28 +142,16 @@ func mainText(src []byte, l lang) string {
 	return ""
 }
 
-func langOf(p string) lang {
-	switch path.Ext(p) {
-	case ".py":
-		return langPython
-	case ".go":
-		return langGo
-	case ".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts":
-		return langJS
-	}
-	return lang(255)
-}
-
 // newLines calls f for every row that the old text does not have.
-func (a *analysis) newLines(c FileChange, l lang, f func(row []token, text string, inMain bool)) {
+func (a *analysis) newLines(c FileChange, l syntax.Lang, f func(row []token, text string, inMain bool)) {
 	had := map[string]int{}
-	for _, r := range rows(lex(c.Old, l)) {
+	for _, r := range rows(syntax.Lex(c.Old, l)) {
 		had[join(r)]++
 	}
 	inMain := false
-	for _, r := range rows(lex(c.New, l)) {
+	for _, r := range rows(syntax.Lex(c.New, l)) {
 		s := join(r)
-		if l == langGo && r[0].depth == 0 {
+		if l == syntax.Go && r[0].Depth == 0 {
 			inMain = strings.HasPrefix(s, "func TestMain (")
 		}
 		if had[s] > 0 {
@@ -214,14 +164,14 @@ func (a *analysis) newLines(c FileChange, l lang, f func(row []token, text strin
 
 // detects looks in source for new code that treats tests apart.
 func (a *analysis) detects(c FileChange) {
-	l := langOf(c.Path)
-	if l == lang(255) || c.New == nil {
+	l := syntax.Of(c.Path)
+	if l == syntax.None || c.New == nil {
 		return
 	}
 	a.newLines(c, l, func(row []token, s string, _ bool) {
 		for _, p := range detectors {
 			if p.re.MatchString(s) {
-				a.add(c.Path, row[0].line, DetectsTests, p.severity, p.what, "", s)
+				a.add(c.Path, row[0].Line, DetectsTests, p.severity, p.what, "", s)
 				return
 			}
 		}
@@ -232,13 +182,13 @@ func (a *analysis) detects(c FileChange) {
 func (a *analysis) testValues(changes []FileChange, classify func(string) Class) map[string]bool {
 	out := map[string]bool{}
 	for _, c := range changes {
-		l := langOf(c.Path)
-		if l == lang(255) || c.New == nil || len(c.New) > maxFile || classify(c.Path) != ClassTest {
+		l := syntax.Of(c.Path)
+		if l == syntax.None || c.New == nil || len(c.New) > maxFile || classify(c.Path) != ClassTest {
 			continue
 		}
-		for _, t := range lex(c.New, l) {
-			if t.kind == number || t.kind == text {
-				out[unquote(t.s)] = out[unquote(t.s)] || telling(t)
+		for _, t := range syntax.Lex(c.New, l) {
+			if t.Kind == syntax.Number || t.Kind == syntax.Text {
+				out[unquote(t.Text)] = out[unquote(t.Text)] || telling(t)
 			}
 		}
 	}
@@ -247,11 +197,11 @@ func (a *analysis) testValues(changes []FileChange, classify func(string) Class)
 
 // telling reports literals that are unlikely to be in two places by chance.
 func telling(t token) bool {
-	switch t.kind {
-	case number:
-		return len(strings.Trim(t.s, "0._")) >= 2
-	case text:
-		return len(unquote(t.s)) >= 3
+	switch t.Kind {
+	case syntax.Number:
+		return len(strings.Trim(t.Text, "0._")) >= 2
+	case syntax.Text:
+		return len(unquote(t.Text)) >= 3
 	}
 	return false
 }
@@ -260,41 +210,63 @@ func telling(t token) bool {
 // comparison with a literal of the tests, followed by the return of another one. Where one
 // condition names two inputs of the tests, any value of theirs is an answer.
 func (a *analysis) copies(c FileChange, values map[string]bool) {
-	l := langOf(c.Path)
-	if l == lang(255) || c.New == nil || len(values) == 0 {
+	l := syntax.Of(c.Path)
+	if l == syntax.None || c.New == nil || len(values) == 0 {
 		return
 	}
 	var asked []token // the comparison whose answer may follow
 	plain := false    // whether the answer may be any value
 	a.newLines(c, l, func(row []token, s string, _ bool) {
-		if slices.ContainsFunc(row, func(t token) bool {
-			return t.s == "if" || t.s == "case" || t.s == "elif" || t.s == "?"
-		}) {
+		arm := (l == syntax.Rust || l == syntax.CSharp || l == syntax.Java) && row[0].Literal() && syntax.Has(row, "=>", "->")
+		if arm || syntax.Has(row, "if", "case", "elif", "elsif", "when", "unless", "match", "?") {
 			told, named := compares(row, values)
 			if told || named >= 2 {
 				asked, plain = row, named >= 2
 			}
 		}
-		if asked == nil || row[0].line > asked[len(asked)-1].line+2 {
+		if asked == nil || row[0].Line > asked[len(asked)-1].Line+2 {
 			return
 		}
-		i := slices.IndexFunc(row, func(t token) bool { return t.s == "return" || t.s == "?" })
-		if i < 0 {
-			return
-		}
-		answer := row[i+1:]
-		if len(answer) > 0 && answer[0].s == "-" {
+		answer := answerOf(row, l, row[0].Line > asked[0].Line)
+		if len(answer) > 0 && answer[0].Text == "-" {
 			answer = answer[1:]
 		}
-		if len(answer) == 0 || answer[0].kind != number && answer[0].kind != text {
+		if len(answer) == 0 || answer[0].Kind != syntax.Number && answer[0].Kind != syntax.Text {
 			return
 		}
-		told, known := values[unquote(answer[0].s)]
-		if (told && telling(answer[0]) || plain && known) && (len(answer) == 1 || !isOperator(answer[1].s)) {
-			a.add(c.Path, asked[0].line, CopiesTest, "warn", "needs a person: source answers a value of the tests with another value of the tests", "", join(asked)+" "+s)
+		told, known := values[unquote(answer[0].Text)]
+		if (told && telling(answer[0]) || plain && known) && (len(answer) == 1 || !isOperator(answer[1].Text)) {
+			a.add(c.Path, asked[0].Line, CopiesTest, "warn", "needs a person: source answers a value of the tests with another value of the tests", "", join(asked)+" "+s)
 			asked = nil
 		}
 	})
+}
+
+// answerOf is what a row gives back: what follows a return or an arrow, or a value that stands
+// alone where a block's last value is its result.
+func answerOf(row []token, l syntax.Lang, below bool) []token {
+	for i := len(row) - 1; i >= 0; i-- {
+		switch row[i].Text {
+		case "return", "?", "then":
+			return row[i+1:]
+		case "=>":
+			if l == syntax.Rust || l == syntax.CSharp {
+				return row[i+1:]
+			}
+		case "->":
+			if l == syntax.Java {
+				return row[i+1:]
+			}
+		case "{":
+			if l == syntax.Rust && i+1 < len(row) {
+				return row[i+1:]
+			}
+		}
+	}
+	if below && (l == syntax.Rust || l == syntax.Ruby) && len(row) <= 2 {
+		return row
+	}
+	return nil
 }
 
 func isOperator(s string) bool {
@@ -305,17 +277,28 @@ func isOperator(s string) bool {
 // many literals of theirs with two digits or letters it names in comparisons.
 func compares(row []token, values map[string]bool) (told bool, named int) {
 	for i, t := range row {
-		if t.kind != number && t.kind != text {
+		if t.Kind != syntax.Number && t.Kind != syntax.Text {
 			continue
 		}
-		is, known := values[unquote(t.s)]
-		if !known || len(unquote(t.s)) < 2 {
+		is, known := values[unquote(t.Text)]
+		if !known || len(unquote(t.Text)) < 2 {
 			continue
 		}
-		if i > 0 && slices.Contains([]string{"==", "===", "case", "is", "in", "-"}, row[i-1].s) || i+1 < len(row) && (row[i+1].s == "==" || row[i+1].s == "===") {
+		if compared(row, i) {
 			named++
 			told = told || is && telling(t)
 		}
 	}
 	return told, named
+}
+
+// compared reports whether the literal at i is what something is compared with.
+func compared(row []token, i int) bool {
+	if i > 0 && slices.Contains([]string{"==", "===", "case", "is", "in", "-", "when", "eql?"}, row[i-1].Text) || i+1 < len(row) && slices.Contains([]string{"==", "===", "=>", "->", "|"}, row[i+1].Text) {
+		return true
+	}
+	if i > 1 && row[i-1].Text == "(" && slices.Contains([]string{"equals", "Equals", "equalsIgnoreCase", "eql?", "eq", "compareTo"}, row[i-2].Text) || i+2 < len(row) && row[i+1].Text == "." && strings.HasPrefix(strings.ToLower(row[i+2].Text), "equals") {
+		return true
+	}
+	return syntax.Has(row, "strcmp", "strncmp", "strcasecmp", "memcmp", "EqualFold")
 }

@@ -29,6 +29,7 @@ const (
 	AssertionRemoved  SubKind = "assertion_removed"
 	AssertionLoosened SubKind = "assertion_loosened"
 	ExpectedChanged   SubKind = "expected_changed"
+	FailureSwallowed  SubKind = "failure_swallowed" // a check fails, and the test passes all the same
 	SnapshotRewritten SubKind = "snapshot_rewritten"
 
 	// Row 15: run again with the base's copies.
@@ -48,7 +49,7 @@ func (k SubKind) Lost() bool {
 
 // Weakened reports whether the sub-kind belongs to row 14.
 func (k SubKind) Weakened() bool {
-	return slices.Contains([]SubKind{AssertionRemoved, AssertionLoosened, ExpectedChanged, SnapshotRewritten}, k)
+	return slices.Contains([]SubKind{AssertionRemoved, AssertionLoosened, ExpectedChanged, FailureSwallowed, SnapshotRewritten}, k)
 }
 
 // Reconfigured reports whether the sub-kind belongs to row 15.
