@@ -53,7 +53,7 @@ const MinLease = time.Second
 const MaxWorkers = 1000
 
 func defaultServe() Serve {
-	return Serve{Listen: "127.0.0.1:8484", Workers: 2, Lease: 4 * time.Second, Queue: 1000, TokenEnv: "DAYBREAK_TOKEN", Repos: []string{}}
+	return Serve{Listen: "127.0.0.1:8484", Workers: 2, Lease: 4 * time.Second, Queue: 1000, TokenEnv: "DAYBREAK_TOKEN", Repos: []string{}, Warm: defaultWarm()}
 }
 
 func (s Store) check() error {
@@ -81,6 +81,9 @@ func (s Serve) check() error {
 	}
 	if s.Caps.Total < 0 || s.Caps.Repository < 0 || s.Caps.Author < 0 {
 		return errors.New("serve.caps must not be negative; 0 is no cap")
+	}
+	if err := s.Warm.check(); err != nil {
+		return err
 	}
 	if s.Queue < 1 {
 		return fmt.Errorf("serve.queue is %d; use at least 1", s.Queue)
