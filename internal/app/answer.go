@@ -36,4 +36,3 @@ func (a *App) Answer(ctx context.Context, id task.ID, who, text string) error {
 	}
 	return a.Store.Signal(ctx, store.Signal{ID: ulid.Make().String(), Task: id, Kind: store.Answer, Who: who, Text: text, At: a.Now()})
 }
-

@@ -315,10 +315,10 @@ func (r *run) stages(ctx context.Context, events []event.Event) error {
 			return err
 		}
 	}
-	if err := r.prepare(ctx); err != nil {
 	if sum := r.j.Summary(); sum.Rebasing() && sum.Stop == nil {
 		return r.proveAgain(ctx)
 	}
+	if err := r.prepare(ctx); err != nil {
 		return err
 	}
 	if done, err := r.settled(ctx); done || err != nil {
