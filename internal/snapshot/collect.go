@@ -49,6 +49,7 @@ type Kept struct {
 type Policy struct {
 	Disk   int64         // bytes of everything together; 0: no bound
 	Unused time.Duration // what nobody used for so long goes; 0: nothing goes for that
+	Every  time.Duration // nothing is done if it was done less than this ago; 0: always
 	// Need says what must stay for a task. nil: everything.
 	Need func(task.ID) Need
 }
@@ -255,6 +256,15 @@ func (s *Store) Collect(ctx context.Context, p Policy) ([]Kept, error) {
 		return nil, err
 	}
 	defer unlock(false)
+	done := filepath.Join(s.cfg.Dir, "collected")
+	if fi, err := os.Stat(done); err == nil && p.Every > 0 && s.cfg.Now().Sub(fi.ModTime()) < p.Every {
+		return nil, nil
+	}
+	gone, err := s.collect(ctx, p)
+	return gone, errors.Join(err, replace(done, nil))
+}
+
+func (s *Store) collect(ctx context.Context, p Policy) ([]Kept, error) {
 	s.sweep("")
 	need, err := s.needed(p.Need)
 	if err != nil {

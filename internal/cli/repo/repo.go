@@ -32,8 +32,8 @@ import (
 
 // NewCmd makes the command.
 func NewCmd(env *kit.Env) *cobra.Command {
-	cmd := &cobra.Command{Use: "repo", Short: "Register repositories of the configured forges"}
-	cmd.AddCommand(add(env), list(env), remove(env))
+	cmd := &cobra.Command{Use: "repo", Short: "Register repositories of the configured forges; see, prepare and forget what is kept of them"}
+	cmd.AddCommand(add(env), list(env), remove(env), prepare(env), forget(env))
 	return cmd
 }
 
@@ -215,10 +215,14 @@ func say(env *kit.Env, s forge.Standing, found []pipelines.Finding) {
 }
 
 func list(env *kit.Env) *cobra.Command {
-	return &cobra.Command{
-		Use: "ls", Args: cobra.NoArgs, Short: "List the registered repositories",
+	var disk bool
+	cmd := &cobra.Command{
+		Use: "ls", Args: cobra.NoArgs, Short: "List the registered repositories, or what is kept of any on disk",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd.Context(), env, func(a *app.App) error {
+				if disk {
+					return listKept(cmd.Context(), env, a)
+				}
 				rs, err := a.Registry().List(cmd.Context())
 				if err != nil {
 					return err
@@ -234,6 +238,8 @@ func list(env *kit.Env) *cobra.Command {
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&disk, "disk", false, "list snapshots, prepared dependencies and mirrors: what each holds and costs, and when it was last used")
+	return cmd
 }
 
 func remove(env *kit.Env) *cobra.Command {

@@ -64,7 +64,10 @@ func NewCmd(env *kit.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer func() { _ = a.Close() }()
+			defer func() {
+				a.Tidy(context.WithoutCancel(cmd.Context()))
+				_ = a.Close()
+			}()
 			return Task(cmd.Context(), env, a, o, issue)
 		},
 	}

@@ -118,6 +118,12 @@ func run(ctx context.Context, env *kit.Env, workers int, prepare func(*app.App) 
 	if err := d.Start(ctx); err != nil {
 		return err
 	}
+	if workers > 0 {
+		var upkeep sync.WaitGroup
+		working, stopUpkeep := context.WithCancel(context.WithoutCancel(ctx))
+		upkeep.Go(func() { a.Upkeep(working) })
+		defer func() { stopUpkeep(); upkeep.Wait() }() // it works on this machine's disk, unlike the dispatcher's periodic work
+	}
 	web, stopWeb := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWeb()
 	var serving sync.WaitGroup

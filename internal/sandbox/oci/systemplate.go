@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -35,7 +37,7 @@ func (r *Runtime) systemTemplate() (string, error) {
 	}
 	dir := filepath.Join(r.cfg.Dir, "system")
 	final := filepath.Join(dir, hex.EncodeToString(sum.Sum(nil)[:8]))
-	if _, err := os.Stat(final); err == nil {
+	if now := r.cfg.Now(); os.Chtimes(final, now, now) == nil { // it is there, and in use
 		return final, nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
