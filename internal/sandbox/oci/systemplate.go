@@ -108,3 +108,29 @@ func systemEtc(dir, accounts, keys string) error {
 	}
 	return errors.Join(errs...)
 }
+
+// CollectTemplates removes the templates that no sandbox was started from since before, and that
+// none which lives now can stand on.
+func (r *Runtime) CollectTemplates(ctx context.Context, before time.Time) error {
+	alive, err := r.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, h := range alive {
+		if h.Started.Before(before) { // of a damaged record it is zero: nothing goes
+			before = h.Started
+		}
+	}
+	dir := filepath.Join(r.cfg.Dir, "system")
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		if fi, err := e.Info(); err == nil && fi.ModTime().Before(before) {
+			errs = append(errs, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
