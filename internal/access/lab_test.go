@@ -52,8 +52,8 @@ func newLab(t *testing.T, change func(*GuardConfig)) *lab {
 	if l.Guard, err = NewGuard(cfg); err != nil {
 		t.Fatal(err)
 	}
-	for pattern, h := range l.Routes() {
-		l.mux.Handle(pattern, l.Wrap(Open, h))
+	for _, r := range l.Routes() {
+		l.mux.Handle(r.Pattern, l.Wrap(r.Policy, r.Handler))
 	}
 	who := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v, _ := From(r.Context())

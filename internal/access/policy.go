@@ -21,6 +21,13 @@ const (
 	Operators Policy = "operators"
 )
 
+// Route is one address of the server with what it asks of a request.
+type Route struct {
+	Pattern string // of [http.ServeMux]
+	Policy  Policy
+	Handler http.Handler
+}
+
 // Paths of signing in and out, which every page may link to. Out is posted to.
 const (
 	PathSignIn = "/sign-in" // with next=PATH

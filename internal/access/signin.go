@@ -19,18 +19,17 @@ type SignIn struct {
 	Next     string // where the viewer wanted to go
 }
 
-// Routes are the guard's own routes, by pattern. All are [Open].
-func (g *Guard) Routes() map[string]http.Handler {
-	hs := map[string]http.Handler{
-		"GET " + PathSignIn: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.say(w, r, http.StatusOK, "") }),
-		"GET " + pathLink:   http.HandlerFunc(g.link),
-		"POST " + PathOut:   http.HandlerFunc(g.out),
+// Routes are the guard's own.
+func (g *Guard) Routes() []Route {
+	rs := []Route{
+		{"GET " + PathSignIn, Open, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.say(w, r, http.StatusOK, "") })},
+		{"GET " + pathLink, Open, http.HandlerFunc(g.link)},
+		{"POST " + PathOut, Open, http.HandlerFunc(g.out)},
 	}
 	if g.oidc != nil {
-		hs["GET "+pathOIDC] = http.HandlerFunc(g.begin)
-		hs["GET "+pathCallback] = http.HandlerFunc(g.finish)
+		rs = append(rs, Route{"GET " + pathOIDC, Open, http.HandlerFunc(g.begin)}, Route{"GET " + pathCallback, Open, http.HandlerFunc(g.finish)})
 	}
-	return hs
+	return rs
 }
 
 // link exchanges a one-time link for a session.

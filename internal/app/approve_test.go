@@ -7,7 +7,7 @@ import (
 
 	"github.com/daybreak-agent/daybreak/internal/config"
 	"github.com/daybreak-agent/daybreak/internal/event"
-	"github.com/daybreak-agent/daybreak/internal/server"
+	"github.com/daybreak-agent/daybreak/internal/api"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
@@ -16,22 +16,22 @@ import (
 // though the task rests for a day.
 func TestAPIApprove(t *testing.T) {
 	a, repo := serving(t, func(*config.Config) {})
-	tasks := a.APITasks()
-	v, _, err := tasks.Create(t.Context(), server.Request{NewTask: server.NewTask{Repo: repo, Issue: "It breaks."}})
+	tasks := a.desk()
+	v, _, err := tasks.Create(t.Context(), api.Request{NewTask: api.NewTask{Repo: repo, Issue: "It breaks."}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tasks.Approve(t.Context(), v.Task, "olga"); task.ClassOf(err) != task.Conflict {
+	if err := tasks.Approve(t.Context(), v.ID, "olga", ""); task.ClassOf(err) != task.Conflict {
 		t.Fatalf("nothing waits: %v", err)
 	}
-	if err := tasks.Approve(t.Context(), "t_00000000000000000000000000", "olga"); task.ClassOf(err) != task.NotFound {
+	if err := tasks.Approve(t.Context(), "t_00000000000000000000000000", "olga", ""); task.ClassOf(err) != task.NotFound {
 		t.Fatalf("no such task: %v", err)
 	}
 	all, err := a.queue.store.Unfinished(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := a.queue.store.Claim(t.Context(), store.Job{ID: all[0].Job, Task: v.Task}, "w", time.Minute, store.Caps{})
+	l, err := a.queue.store.Claim(t.Context(), store.Job{ID: all[0].Job, Task: v.ID}, "w", time.Minute, store.Caps{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,13 +54,13 @@ func TestAPIApprove(t *testing.T) {
 	if all, err = a.queue.store.Unfinished(t.Context()); err != nil || time.Until(all[0].Due) < time.Hour {
 		t.Fatalf("it does not rest: %+v %v", all, err)
 	}
-	if err := tasks.Approve(t.Context(), v.Task, "olga"); err != nil {
+	if err := tasks.Approve(t.Context(), v.ID, "olga", ""); err != nil {
 		t.Fatal(err)
 	}
 	if all, err = a.queue.store.Unfinished(t.Context()); err != nil || time.Until(all[0].Due) > time.Minute {
 		t.Errorf("no run is ordered: %+v %v", all, err)
 	}
-	in, err := a.Store.Signals(t.Context(), v.Task)
+	in, err := a.Store.Signals(t.Context(), v.ID)
 	if err != nil || len(in) != 1 || in[0].Kind != store.Approve || in[0].Who != "olga" || in[0].Text != "cafe" {
 		t.Errorf("%+v %v", in, err)
 	}

@@ -44,7 +44,7 @@ func (a *App) Model(name string) (model.Client, error) {
 	var shared *limit.Limiter
 	if a.queue != nil { // one process alone is told by the provider
 		shared = limit.New(limit.Config{
-			Key: "rate limit " + name, State: a.Store, Now: a.Now, Rand: mathrand.Float64, Logger: a.opts.Logger,
+			Key: limitKey(name), State: a.Store, Now: a.Now, Rand: mathrand.Float64, Logger: a.opts.Logger,
 		})
 		limits.Seen = shared.Seen
 	}
@@ -92,3 +92,6 @@ func cutModel(name string) (provider, id string, err error) {
 	}
 	return "", "", fmt.Errorf("model %q is not provider/model", name)
 }
+
+// limitKey names what all workers know of a model's rate limits.
+func limitKey(model string) string { return "rate limit " + model }

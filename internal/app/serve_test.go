@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybreak-agent/daybreak/internal/api"
 	"github.com/daybreak-agent/daybreak/internal/config"
 	"github.com/daybreak-agent/daybreak/internal/policy"
-	"github.com/daybreak-agent/daybreak/internal/server"
+	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
@@ -48,17 +49,17 @@ func serving(t *testing.T, change func(*config.Config)) (*App, string) {
 
 func TestAPITasks(t *testing.T) {
 	a, repo := serving(t, func(*config.Config) {})
-	tasks := a.APITasks()
-	ask := func(key, issue string) (server.View, bool, error) {
-		return tasks.Create(t.Context(), server.Request{NewTask: server.NewTask{
-			Repo: repo, Issue: issue, Key: key, RequestedBy: "ann", Priority: 1, Budget: server.Budget{Steps: 7, Tokens: 1 << 40, USD: 1},
-		}, Wall: time.Minute})
+	tasks := a.desk()
+	ask := func(key, issue string) (store.Task, bool, error) {
+		return tasks.Create(t.Context(), api.Request{NewTask: api.NewTask{
+			Repo: repo, Issue: issue, Key: key, RequestedBy: "ann", Priority: 1,
+		}, Limits: task.Limits{Steps: 7, Tokens: 1 << 40, Cost: 1_000_000, Wall: time.Minute}})
 	}
 	one, made, err := ask("k", "It breaks.")
 	if err != nil || !made || one.State != task.Queued {
 		t.Fatalf("%+v %v %v", one, made, err)
 	}
-	if again, made, err := ask("k", "Something else."); err != nil || made || again.Task != one.Task {
+	if again, made, err := ask("k", "Something else."); err != nil || made || again.ID != one.ID {
 		t.Fatalf("the same key: %+v %v %v", again, made, err)
 	}
 	if _, made, err := ask("", "It breaks."); err != nil || !made {
@@ -71,7 +72,7 @@ func TestAPITasks(t *testing.T) {
 	if err != nil || len(all) != 2 || all[0].Job == 0 || all[0].Author != "ann" || all[0].Priority != 1 {
 		t.Fatalf("%+v %v", all, err)
 	}
-	events, err := a.Store.Events(t.Context(), one.Task, 0, 0)
+	events, err := a.Store.Events(t.Context(), one.ID, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,17 +80,17 @@ func TestAPITasks(t *testing.T) {
 	if p := string(events[0].Payload); !strings.Contains(p, `"tokens":8000000`) || !strings.Contains(p, `"steps":7`) || !strings.Contains(p, `60000000000`) {
 		t.Errorf("limits: %s", p)
 	}
-	if v, err := tasks.View(t.Context(), one.Task); err != nil || !strings.Contains(string(v), `"state":"queued"`) {
+	if v, err := tasks.Result(t.Context(), one.ID); err != nil || !strings.Contains(string(v), `"state":"queued"`) {
 		t.Errorf("%s %v", v, err)
 	}
-	if _, err := tasks.View(t.Context(), "t_00000000000000000000000000"); task.ClassOf(err) != task.NotFound {
+	if _, err := tasks.Result(t.Context(), "t_00000000000000000000000000"); task.ClassOf(err) != task.NotFound {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestAPITasksRefuse(t *testing.T) {
 	a, repo := serving(t, func(c *config.Config) { c.Serve.Repos = []string{"https://git.example.com/shop/*"} })
-	_, _, err := a.APITasks().Create(t.Context(), server.Request{NewTask: server.NewTask{Repo: repo, Issue: "x"}})
+	_, err := a.desk().Repository(repo)
 	if task.ClassOf(err) != task.Invalid || !strings.Contains(err.Error(), "serve.repos") {
 		t.Errorf("%v", err)
 	}

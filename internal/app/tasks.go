@@ -6,46 +6,52 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/daybreak-agent/daybreak/internal/api"
 	"github.com/daybreak-agent/daybreak/internal/event"
-	"github.com/daybreak-agent/daybreak/internal/server"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/task"
 	"github.com/daybreak-agent/daybreak/internal/worker"
 )
 
-// apiTasks implements server.Tasks.
-type apiTasks struct {
+// desk implements api.Desk and web.Desk.
+type desk struct {
 	a      *App
 	intake *worker.Worker
+	folds  *folds
 }
 
-// APITasks is what the API does with tasks.
-func (a *App) APITasks() server.Tasks { return apiTasks{a, a.Intake()} }
+// Desk takes what people want of tasks.
+func (a *App) Desk() api.Desk { return a.desk() }
 
-// Create implements server.Tasks.
-func (t apiTasks) Create(ctx context.Context, q server.Request) (server.View, bool, error) {
-	cfg := t.a.Config
-	repo := q.Repo
+func (a *App) desk() desk { return desk{a, a.Intake(), newFolds(a.Store)} }
+
+// Repository implements api.Desk.
+func (t desk) Repository(repo string) (string, error) {
 	if _, err := os.Stat(repo); err == nil {
 		if repo, err = filepath.Abs(repo); err != nil {
-			return server.View{}, false, err
+			return "", err
 		}
 	}
-	if !cfg.Serve.Allows(repo) {
-		return server.View{}, false, &task.Error{Class: task.Invalid, Msg: "the repository " + repo + " is none that the API may name", Fix: "add it to serve.repos"}
+	if !t.a.Config.Serve.Allows(repo) {
+		return "", &task.Error{Class: task.Invalid, Msg: "the repository " + repo + " is none that the API may name", Fix: "add it to serve.repos"}
 	}
+	return repo, nil
+}
+
+// Create implements api.Desk.
+func (t desk) Create(ctx context.Context, q api.Request) (store.Task, bool, error) {
+	cfg := t.a.Config
 	name := q.Model
 	if name == "" {
 		name = cfg.Model
 	}
 	if _, err := t.a.Model(name); err != nil {
-		return server.View{}, false, err
+		return store.Task{}, false, err
 	}
 	key := ""
 	if q.Key != "" {
@@ -53,20 +59,17 @@ func (t apiTasks) Create(ctx context.Context, q server.Request) (server.View, bo
 		key = "api-" + hex.EncodeToString(sum[:16])
 		switch old, err := t.a.Store.Tasks(ctx, store.Filter{Key: key, Limit: 1}); {
 		case err != nil:
-			return server.View{}, false, err
+			return store.Task{}, false, err
 		case len(old) > 0:
-			return viewOf(old[0]), false, nil
+			return old[0], false, nil
 		}
 	}
 	if err := t.room(ctx); err != nil {
-		return server.View{}, false, err
+		return store.Task{}, false, err
 	}
 	who := q.RequestedBy
-	if who == "" {
-		who = "api"
-	}
 	made, created, err := t.intake.Create(ctx, worker.Request{
-		Repo: repo, Ref: q.Ref, Issue: []byte(q.Issue), Model: name, Limits: lowered(cfg.Budget.Limits(), q), RequestedBy: who,
+		Repo: q.Repo, Ref: q.Ref, Issue: []byte(q.Issue), Model: name, Limits: lowered(cfg.Budget.Limits(), q.Limits), RequestedBy: who,
 		Settings: cfg.Digest(), Key: key, Author: who, Priority: q.Priority, Dispatch: true,
 	})
 	if err == nil && !created && !made.Dispatch && !made.State.Done() && made.Owner == "" && t.a.queue != nil {
@@ -76,11 +79,11 @@ func (t apiTasks) Create(ctx context.Context, q server.Request) (server.View, bo
 			err = nil // somebody works on it after all
 		}
 	}
-	return viewOf(made), created, err
+	return made, created, err
 }
 
 // room refuses what would make the queue longer than it may be.
-func (t apiTasks) room(ctx context.Context) error {
+func (t desk) room(ctx context.Context) error {
 	if t.a.queue == nil {
 		return nil
 	}
@@ -91,16 +94,12 @@ func (t apiTasks) room(ctx context.Context) error {
 	return err
 }
 
-func viewOf(t store.Task) server.View {
-	return server.View{Task: t.ID, State: t.State, Repo: t.Repo, Title: t.Title, Created: t.Created}
-}
-
 // lowered is the configured budget where the request does not ask for less.
-func lowered(l task.Limits, q server.Request) task.Limits {
-	l.Steps = lower(l.Steps, q.Budget.Steps)
-	l.Tokens = lower(l.Tokens, q.Budget.Tokens)
-	l.Wall = lower(l.Wall, q.Wall)
-	l.Cost = lower(l.Cost, task.MicroUSD(math.Round(min(q.Budget.USD, 1e9)*1e6)))
+func lowered(l, asked task.Limits) task.Limits {
+	l.Steps = lower(l.Steps, asked.Steps)
+	l.Tokens = lower(l.Tokens, asked.Tokens)
+	l.Wall = lower(l.Wall, asked.Wall)
+	l.Cost = lower(l.Cost, asked.Cost)
 	return l
 }
 
@@ -112,15 +111,20 @@ func lower[T ~int | ~int64](most, asked T) T {
 	return asked
 }
 
-// Approve implements server.Tasks.
-func (t apiTasks) Approve(ctx context.Context, id task.ID, who string) error {
-	if _, err := t.a.Approve(ctx, id, who); err != nil {
+// Approve implements api.Desk.
+func (t desk) Approve(ctx context.Context, id task.ID, who, tree string) error {
+	if _, err := t.a.approve(ctx, id, who, tree); err != nil {
 		return err
 	}
+	return t.again(ctx, id, "approved by "+who)
+}
+
+// again orders the next run of a task that rests.
+func (t desk) again(ctx context.Context, id task.ID, why string) error {
 	if t.a.queue == nil {
 		return nil
 	}
-	_, err := t.a.queue.store.Reissue(ctx, id, "approved by "+who)
+	_, err := t.a.queue.store.Reissue(ctx, id, why)
 	if c := task.ClassOf(err); c == task.Conflict || c == task.Invalid {
 		return nil // it is on its way already
 	}
@@ -131,6 +135,11 @@ func (t apiTasks) Approve(ctx context.Context, id task.ID, who string) error {
 // takes it up. It is for the change that waits now, whose number of files is returned. Class
 // Conflict when none does.
 func (a *App) Approve(ctx context.Context, id task.ID, who string) (files int, err error) {
+	return a.approve(ctx, id, who, "")
+}
+
+// approve is for the tree that was looked at, or with "" for the one that waits.
+func (a *App) approve(ctx context.Context, id task.ID, who, tree string) (files int, err error) {
 	if _, err := a.Store.Task(ctx, id); err != nil {
 		return 0, err
 	}
@@ -145,11 +154,22 @@ func (a *App) Approve(ctx context.Context, id task.ID, who string) (files int, e
 	if !sum.Waits() {
 		return 0, &task.Error{Class: task.Conflict, Msg: fmt.Sprintf("task %s has no change that waits for an approval: it is %s", id, sum.State)}
 	}
+	if tree != "" && tree != sum.Held.Tree {
+		return 0, &task.Error{Class: task.Conflict, Msg: "another change waits by now than the one that was looked at", Fix: "look at it again"}
+	}
 	return sum.Held.Files, a.Store.Signal(ctx, store.Signal{ID: ulid.Make().String(), Task: id, Kind: store.Approve, Who: who, Text: sum.Held.Tree, At: a.Now()})
 }
 
-// View implements server.Tasks.
-func (t apiTasks) View(ctx context.Context, id task.ID) (json.RawMessage, error) {
+// Answer implements api.Desk.
+func (t desk) Answer(ctx context.Context, id task.ID, who, text string) error {
+	if err := t.a.Answer(ctx, id, who, text); err != nil {
+		return err
+	}
+	return t.again(ctx, id, "answered by "+who)
+}
+
+// Result implements api.Desk.
+func (t desk) Result(ctx context.Context, id task.ID) (json.RawMessage, error) {
 	if _, err := t.a.Store.Task(ctx, id); err != nil {
 		return nil, err
 	}

@@ -78,12 +78,15 @@ var may = map[string][]string{
 	"live":     {"task", "event", "store"},
 	"access":   {"task", "store", "forge"},
 	"server":   {"task", "access"},
-	"story":    {"task", "event"},
-	"web":      {"task", "event", "policy", "store", "live", "access", "story", "web/*"},
-	"web/*":    {"policy"},
-	"config":   {"task"},
-	"demo":     {"task", "git"},
-	"eval":     {"task", "event", "worker", "model", "model/scripted", "model/scripted/*", "git"},
+	"api":      {"task", "event", "store", "access", "live", "outcome"},
+
+	"api/client": {"task", "event", "store", "api", "outcome"},
+	"story":      {"task", "event"},
+	"web":        {"task", "event", "policy", "store", "live", "access", "story", "web/*"},
+	"web/*":      {"policy"},
+	"config":     {"task"},
+	"demo":       {"task", "git"},
+	"eval":       {"task", "event", "worker", "model", "model/scripted", "model/scripted/*", "git"},
 
 	// adapters, decorators, suites: their seam and the core
 	"model/*":          {"task", "model", "model/*", "model/scripted/*"},

@@ -23,6 +23,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/cli/sandboxes"
 	"github.com/daybreak-agent/daybreak/internal/cli/serve"
 	"github.com/daybreak-agent/daybreak/internal/cli/tasks"
+	"github.com/daybreak-agent/daybreak/internal/cli/tokens"
 	"github.com/daybreak-agent/daybreak/internal/cli/verify"
 )
 
@@ -91,6 +92,6 @@ func newRoot(env *kit.Env) *cobra.Command {
 	models.AddCommand(modelserve.NewCmd(env))
 	evals := &cobra.Command{Use: "eval", Short: "Replay historical fixes against the verifier"}
 	evals.AddCommand(evaluate.NewCmd(env), evaluate.NewCasesCmd(env))
-	root.AddCommand(demo.NewCmd(env), run.NewCmd(env), serve.NewCmd(env), serve.NewWorkerCmd(env), verify.NewCmd(env), verify.NewEvidenceCmd(env), verify.NewKeyCmd(env), tasks.NewCmd(env), outcomes.NewCmd(env), repo.NewCmd(env), doctor.NewCmd(env), sandboxes.NewCmd(env), mirrors.NewCmd(env), models, evals)
+	root.AddCommand(demo.NewCmd(env), run.NewCmd(env), serve.NewCmd(env), serve.NewWorkerCmd(env), verify.NewCmd(env), verify.NewEvidenceCmd(env), verify.NewKeyCmd(env), tasks.NewCmd(env), outcomes.NewCmd(env), repo.NewCmd(env), tokens.NewCmd(env), tokens.NewLinkCmd(env), doctor.NewCmd(env), sandboxes.NewCmd(env), mirrors.NewCmd(env), models, evals)
 	return root
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path"
 	"strings"
@@ -30,6 +31,33 @@ type Serve struct {
 	Queue     int           `yaml:"queue"`      // most unfinished tasks; beyond them /api refuses new ones
 	Repos     []string      `yaml:"repos"`      // globs of repositories that /api may name; empty: any
 	Warm      Warm          `yaml:"warm"`
+
+	URL     string        `yaml:"url"`     // what people open, such as https://daybreak.example; empty: the address it listens at
+	Hosts   []string      `yaml:"hosts"`   // more names of this server; others are refused
+	Session time.Duration `yaml:"session"` // how long a person stays signed in
+	Streams Streams       `yaml:"streams"`
+	OIDC    *OIDC         `yaml:"oidc"` // the company's identity provider; absent: people sign in by link
+}
+
+// Streams are the most live views at once in one process.
+type Streams struct {
+	Total  int `yaml:"total"`
+	Viewer int `yaml:"viewer"` // of one person or token
+}
+
+// OIDC is an identity provider that speaks OpenID Connect.
+type OIDC struct {
+	Name       string            `yaml:"name"`   // for the button
+	Issuer     string            `yaml:"issuer"` // its address, exactly as it names itself
+	ClientID   string            `yaml:"client_id"`
+	SecretEnv  string            `yaml:"client_secret_env"`
+	SecretFile string            `yaml:"client_secret_file"`
+	Scopes     []string          `yaml:"scopes"`       // beside openid
+	Login      string            `yaml:"login_claim"`  // the claim that is a person's account on the forges
+	Logins     map[string]string `yaml:"login_claims"` // the claim for one of the forges, by its name, where it is another
+	GroupClaim string            `yaml:"group_claim"`
+	Operators  string            `yaml:"operators"` // the group whose members operate the installation
+	Domains    []string          `yaml:"domains"`   // of verified e-mail addresses that may sign in; empty: all that the provider knows
 }
 
 // Caps are the most tasks that run at once; 0 is no cap.
@@ -53,7 +81,10 @@ const MinLease = time.Second
 const MaxWorkers = 1000
 
 func defaultServe() Serve {
-	return Serve{Listen: "127.0.0.1:8484", Workers: 2, Lease: 4 * time.Second, Queue: 1000, TokenEnv: "DAYBREAK_TOKEN", Repos: []string{}, Warm: defaultWarm()}
+	return Serve{
+		Listen: "127.0.0.1:8484", Workers: 2, Lease: 4 * time.Second, Queue: 1000, TokenEnv: "DAYBREAK_TOKEN", Repos: []string{}, Warm: defaultWarm(),
+		Hosts: []string{}, Session: 12 * time.Hour, Streams: Streams{Total: 4000, Viewer: 64},
+	}
 }
 
 func (s Store) check() error {
@@ -82,9 +113,6 @@ func (s Serve) check() error {
 	if s.Caps.Total < 0 || s.Caps.Repository < 0 || s.Caps.Author < 0 {
 		return errors.New("serve.caps must not be negative; 0 is no cap")
 	}
-	if err := s.Warm.check(); err != nil {
-		return err
-	}
 	if s.Queue < 1 {
 		return fmt.Errorf("serve.queue is %d; use at least 1", s.Queue)
 	}
@@ -93,7 +121,39 @@ func (s Serve) check() error {
 			return fmt.Errorf("serve.repos: %q is not a glob", g)
 		}
 	}
+	return s.checkAccess()
+}
+
+func (s Serve) checkAccess() error {
+	if s.URL != "" {
+		u, err := url.Parse(s.URL)
+		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.Path != "" || u.RawQuery != "" {
+			return fmt.Errorf("serve.url is %q; write what people open, such as https://daybreak.example, without a path", s.URL)
+		}
+	}
+	for _, h := range s.Hosts {
+		if h == "" || strings.ContainsAny(h, "/:*") {
+			return fmt.Errorf("serve.hosts: %q is not a name such as daybreak.example", h)
+		}
+	}
+	if s.Session < time.Minute {
+		return fmt.Errorf("serve.session is %s; use at least 1m", s.Session)
+	}
+	if s.Streams.Total < 1 || s.Streams.Viewer < 1 {
+		return errors.New("serve.streams.total and serve.streams.viewer are at least 1")
+	}
+	if o := s.OIDC; o != nil && (o.Issuer == "" || o.ClientID == "" || s.URL == "" || o.Operators != "" && o.GroupClaim == "") {
+		return errors.New("serve.oidc needs issuer, client_id and serve.url, and group_claim where there are operators")
+	}
 	return nil
+}
+
+// Secret reads what the identity provider knows this program by; "" for a public client.
+func (o OIDC) Secret(getenv func(string) string) (string, error) {
+	if o.SecretEnv == "" && o.SecretFile == "" {
+		return "", nil
+	}
+	return secret("the secret for the identity provider", o.SecretEnv, o.SecretFile, "serve.oidc.client_secret_file", getenv)
 }
 
 // Allows reports whether /api may name the repository.

@@ -49,6 +49,11 @@ const (
 	Failed     State = "failed"     // Daybreak's own failure, or a change that could not be verified
 )
 
+// States returns all of them in that order.
+func States() []State {
+	return []State{Queued, Preparing, Working, Verifying, Publishing, InReview, Merged, Closed, Declined, Exhausted, Stopped, Failed}
+}
+
 // Transition is one legal step of the state machine.
 type Transition struct {
 	From, To State

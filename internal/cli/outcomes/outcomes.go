@@ -12,7 +12,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -23,7 +22,6 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/cli/taskview"
 	"github.com/daybreak-agent/daybreak/internal/outcome"
 	"github.com/daybreak-agent/daybreak/internal/store"
-	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
 // maxTasks is how many tasks are looked at, newest first.
@@ -41,11 +39,11 @@ func NewCmd(env *kit.Env) *cobra.Command {
 			"too, over the merged ones. A revert counts when it came within 30 days of the merge.",
 		Example: "  daybreak outcomes --since 90d --by month\n  daybreak outcomes --json | jq .total.usd_per_merged",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			key, err := grouping(by)
+			key, err := outcome.Grouping(by)
 			if err != nil {
 				return err
 			}
-			from, err := parseSince(since, env.Now())
+			from, err := outcome.ParseSince(since, env.Now())
 			if err != nil {
 				return err
 			}
@@ -57,11 +55,11 @@ func NewCmd(env *kit.Env) *cobra.Command {
 			if err = errors.Join(err, a.Close()); err != nil {
 				return err
 			}
-			r := Report{Since: from, Total: outcome.Sum("all", env.Now(), os), By: by, Groups: outcome.Group(env.Now(), os, key), Tasks: os}
+			r := outcome.NewReport(from, by, key, env.Now(), os)
 			if asJSON {
 				return json.NewEncoder(env.Out).Encode(r)
 			}
-			return r.Print(env.Out)
+			return Print(env.Out, r)
 		},
 	}
 	f := cmd.Flags()
@@ -70,50 +68,6 @@ func NewCmd(env *kit.Env) *cobra.Command {
 	f.StringVar(&repo, "repo", "", "only this repository")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object, with every task")
 	return cmd
-}
-
-// Report is what the command prints.
-type Report struct {
-	Since  time.Time         `json:"since,omitzero"`
-	Total  outcome.Totals    `json:"total"`
-	By     string            `json:"by"`
-	Groups []outcome.Totals  `json:"groups"`
-	Tasks  []outcome.Outcome `json:"tasks"` // newest first
-}
-
-func usage(format string, args ...any) error {
-	return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf(format, args...)}
-}
-
-func grouping(by string) (func(outcome.Outcome) string, error) {
-	switch by {
-	case "repository":
-		return func(o outcome.Outcome) string { return o.Repo }, nil
-	case "week":
-		return outcome.Week, nil
-	case "month":
-		return outcome.Month, nil
-	}
-	return nil, usage("--by is %q; use repository, week or month", by)
-}
-
-// parseSince reads a day or a time back from now; zero for "".
-func parseSince(s string, now time.Time) (time.Time, error) {
-	if s == "" {
-		return time.Time{}, nil
-	}
-	if at, err := time.Parse(time.DateOnly, s); err == nil {
-		return at, nil
-	}
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		if n, err := strconv.Atoi(days); err == nil && n > 0 && n <= 36500 {
-			return now.UTC().AddDate(0, 0, -n), nil
-		}
-	}
-	if d, err := time.ParseDuration(s); err == nil && d > 0 {
-		return now.UTC().Add(-d), nil
-	}
-	return time.Time{}, usage("--since is %q; use a time back such as 30d or 12h, or a day such as 2026-01-31", s)
 }
 
 // collect folds every task that was made since then, one log at a time.
@@ -140,8 +94,8 @@ func collect(ctx context.Context, st store.Store, since time.Time, repo string) 
 	return out, nil
 }
 
-// Print writes the report for people.
-func (r Report) Print(w io.Writer) error {
+// Print writes a report for people.
+func Print(w io.Writer, r outcome.Report) error {
 	t := r.Total
 	if t.Tasks == 0 {
 		_, err := fmt.Fprintln(w, "no tasks in that time")

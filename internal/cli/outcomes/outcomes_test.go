@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybreak-agent/daybreak/internal/cli/kit"
 	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/outcome"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/store/sqlite"
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -59,7 +60,7 @@ func TestCommand(t *testing.T) {
 	if strings.Contains(text, "\x1b") {
 		t.Errorf("a repository's name reaches the terminal:\n%q", text)
 	}
-	var r Report
+	var r outcome.Report
 	if err := json.Unmarshal([]byte(run("--json", "--since", "30d", "--by", "week")), &r); err != nil {
 		t.Fatal(err)
 	}

@@ -19,10 +19,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybreak-agent/daybreak/internal/access"
 	"github.com/daybreak-agent/daybreak/internal/app"
 	"github.com/daybreak-agent/daybreak/internal/cli/kit"
 	"github.com/daybreak-agent/daybreak/internal/config"
-	"github.com/daybreak-agent/daybreak/internal/server"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
@@ -37,8 +37,8 @@ func NewCmd(env *kit.Env) *cobra.Command {
 		Long: "Takes tasks in over HTTP, schedules them and works on them, until SIGTERM or ctrl-C: then each task finishes its\n" +
 			"step and is handed over; a second signal stops at once. With the SQLite store one process serves; with PostgreSQL\n" +
 			"any number, beside `daybreak worker`.\n\n" +
-			"POST /api/tasks makes a task, GET /api/tasks/ID shows it; both ask for the token of serve.token_env. /healthz and\n" +
-			"/readyz are for an orchestrator.",
+			"Its pages show the tasks; on the loopback a link that signs you in is printed. Programs use the API with the token of\n" +
+			"serve.token_env or one of `daybreak token create`. /healthz and /readyz are for an orchestrator.",
 		Example: "  DAYBREAK_TOKEN=$(openssl rand -hex 32) daybreak serve --config daybreak.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return run(cmd.Context(), env, workers, func(a *app.App) (string, error) {
@@ -129,17 +129,15 @@ func run(ctx context.Context, env *kit.Env, workers int, prepare func(*app.App) 
 	var serving sync.WaitGroup
 	failed := make(chan error, 1)
 	if l != nil {
-		s, err := newServer(a, log, draining)
+		hub := a.Hub()
+		defer hub.Close()
+		context.AfterFunc(web, hub.Close) // live streams would hold the server's end up
+		s, err := a.Server(web, ready(a, draining), hub, mail)
 		if err != nil {
 			return errors.Join(err, d.Stop(ctx))
 		}
-		pages, err := a.QueuePages(web, "/queue")
-		if err != nil {
+		if err := tellAddress(ctx, env, a, log, l.Addr()); err != nil {
 			return errors.Join(err, d.Stop(ctx))
-		}
-		s.Mount("/queue/", s.Pages(pages))
-		for path, h := range a.Hooks(mail) {
-			s.Mount(path, h)
 		}
 		if mail != nil {
 			serving.Go(func() { _ = mail.Run(web) }) // ends with web, without an error
@@ -178,15 +176,9 @@ func drain(ctx context.Context, log *slog.Logger, stop func(context.Context) err
 	return stop(end)
 }
 
-func newServer(a *app.App, log *slog.Logger, draining <-chan struct{}) (*server.Server, error) {
-	token, err := a.Token()
-	if err != nil {
-		return nil, err
-	}
-	if token == "" {
-		log.Warn("the API is off: no token is set", "variable", a.Config.Serve.TokenEnv)
-	}
-	return server.New(server.Config{Token: token, Tasks: a.APITasks(), Logger: log, Ready: func(ctx context.Context) error {
+// ready says why the process cannot do its work now.
+func ready(a *app.App, draining <-chan struct{}) func(context.Context) error {
+	return func(ctx context.Context) error {
 		select {
 		case <-draining:
 			return errors.New("stopping")
@@ -194,7 +186,32 @@ func newServer(a *app.App, log *slog.Logger, draining <-chan struct{}) (*server.
 		}
 		_, err := a.Store.Tasks(ctx, store.Filter{Limit: 1})
 		return err
-	}}), nil
+	}
+}
+
+// tellAddress says where people go, and how the one who started a service that only this machine
+// reaches signs in.
+func tellAddress(ctx context.Context, env *kit.Env, a *app.App, log *slog.Logger, at net.Addr) error {
+	base := app.BaseURL(a.Config.Serve, at.String())
+	if err := a.KeepAddress(base); err != nil {
+		return err
+	}
+	if token, err := a.Token(); err != nil {
+		return err
+	} else if token == "" {
+		log.Warn("no operator's token is set: programs need one of `daybreak token create`", "variable", a.Config.Serve.TokenEnv)
+	}
+	tcp, ok := at.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsLoopback() || a.Config.Serve.OIDC != nil {
+		fmt.Fprintf(env.Out, "pages at %s\n", base)
+		return nil
+	}
+	link, err := a.SignInLink(ctx, base)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(env.Out, "open %s\n(signs you in once, within %.0f minutes; `daybreak login-link` prints another)\n", link, access.LinkFor.Minutes())
+	return nil
 }
 
 // logger says more than those of commands that a person watches.
