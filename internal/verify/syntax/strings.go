@@ -207,10 +207,11 @@ func (x *lexer) heredocStart(rest string) bool {
 	if x.l == PHP {
 		s = strings.TrimLeft(rest[3:], " \t")
 	} else {
-		if s != "" && (s[0] == '~' || s[0] == '-') {
+		squiggly := s != "" && (s[0] == '~' || s[0] == '-')
+		if squiggly {
 			s = s[1:]
 		}
-		if s == "" || !(s[0] >= 'A' && s[0] <= 'Z' || s[0] == '_' || s[0] == '"' || s[0] == '\'') {
+		if s == "" || !(squiggly && s[0] >= 'a' && s[0] <= 'z') && !(s[0] >= 'A' && s[0] <= 'Z' || s[0] == '_' || s[0] == '"' || s[0] == '\'') {
 			return false
 		}
 	}

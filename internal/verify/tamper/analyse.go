@@ -115,6 +115,12 @@ func (a *analysis) test(c FileChange) {
 		a.add(c.Path, 0, Unreadable, "warn", "the test file cannot be read: "+now.broken, "", "")
 		return
 	}
+	if old.torn || now.torn {
+		a.add(c.Path, 0, Unreadable, "info", "its brackets do not balance, so it was compared by lines", "", "")
+		a.testData(c)
+		a.hooks(c)
+		return
+	}
 	if c.Old != nil && old.broken != "" {
 		a.testData(c)
 		return

@@ -17,6 +17,7 @@ func readBraces(l syntax.Lang) func(string, []byte) model {
 		r.declarations(0, len(toks), scopeOf{})
 		r.rest.body = r.rest.toks
 		r.m.units = append(r.m.units, r.rest)
+		r.m.torn = torn(toks)
 		return r.m
 	}
 }
@@ -280,7 +281,10 @@ func (r *braceReader) macroName(u *unit, args []token) {
 			continue
 		}
 		if t.Kind == syntax.Word || t.Kind == syntax.Text {
-			s := unquote(t.Text)
+			s := t.Text
+			if t.Kind == syntax.Text {
+				s = unquote(s)
+			}
 			if clean, ok := strings.CutPrefix(s, "DISABLED_"); ok {
 				u.skip, u.skipAt, s = skips, t.Line, clean
 			}

@@ -22,6 +22,10 @@ func (a *analysis) compareTests(path string, old, now *unit) {
 	if now.focus && !old.focus {
 		a.add(path, now.line, TestFocused, "block", fmt.Sprintf("test %s now runs alone: others of its file or run are left out", now.name), "", lineText(now.toks, now.line))
 	}
+	if handed(old, now) {
+		a.add(path, now.line, AssertionRemoved, "warn", fmt.Sprintf("%s: what it checked is left to something that it calls", now.name), join(old.body), join(now.body))
+		return
+	}
 	if now.empty && !old.empty || len(old.asserts) > 0 && len(now.asserts) == 0 && len(now.body) < len(old.body)/2 {
 		a.add(path, now.line, TestEmptied, "block", fmt.Sprintf("test %s no longer checks anything", now.name), join(old.body), join(now.body))
 		return
@@ -31,6 +35,26 @@ func (a *analysis) compareTests(path string, old, now *unit) {
 		a.add(path, now.line, AssertionLoosened, "warn", fmt.Sprintf("test %s: %s", now.name, now.weak), lineText(old.toks, old.line), lineText(now.toks, now.line))
 	}
 	a.compareUnits(path, old, now)
+}
+
+// handed reports a test that gives the values it checked to a function that it did not call before.
+func handed(old, now *unit) bool {
+	if now.empty || len(old.asserts) == 0 || len(now.asserts) > 0 {
+		return false
+	}
+	var values []string
+	for _, x := range old.asserts {
+		for _, t := range x.toks {
+			if t.Kind == syntax.Text {
+				values = append(values, `"`+unquote(t.Text)+`"`)
+			}
+		}
+	}
+	slices.Sort(values)
+	is, was := literals(now.body), literals(old.body)
+	return (len(values) > 0 && within(values, is) || len(is) > 1 && within(is, was)) && slices.ContainsFunc(now.body, func(t token) bool {
+		return t.Kind == syntax.Word && !syntax.Has(old.body, t.Text) && fails(t)
+	})
 }
 
 // compareSubs looks for named parts of a test, and for tests that a main function no longer runs.
@@ -94,14 +118,15 @@ func (a *analysis) compareUnits(path string, old, now *unit) {
 		}
 		x := added[at]
 		added, skeletons = slices.Delete(added, at, at+1), slices.Delete(skeletons, at, at+1)
-		a.changedCheck(path, now.name, r, x, moved)
+		a.changedCheck(path, now, r, x, moved)
 	}
 	a.compareRows(path, old, now)
 }
 
 // changedCheck says what became of a check.
 // moved are values that the test now takes from a table.
-func (a *analysis) changedCheck(path, name string, r, x assertion, moved []string) {
+func (a *analysis) changedCheck(path string, now *unit, r, x assertion, moved []string) {
+	name := now.name
 	switch {
 	case x.guard.swallowed && !r.guard.swallowed:
 		a.add(path, x.line, FailureSwallowed, "block", name+": a check's failure is now caught and forgotten", r.text(), x.text())
@@ -117,6 +142,8 @@ func (a *analysis) changedCheck(path, name string, r, x assertion, moved []strin
 		a.add(path, x.line, AssertionLoosened, "warn", name+": a check was rewritten and now depends on a condition", r.text(), x.text())
 	case moved != nil && within(literals(r.toks), moved):
 		a.add(path, x.line, ExpectedChanged, "info", name+": a check's values are now in a table", r.text(), x.text())
+	case names(now, r, x):
+		a.add(path, x.line, ExpectedChanged, "info", name+": a check's values were given names", r.text(), x.text())
 	case within(literals(r.toks), literals(x.toks)):
 		a.add(path, x.line, ExpectedChanged, "info", name+": a check was adapted; its values are as before", r.text(), x.text())
 	default:
@@ -136,6 +163,35 @@ func intoTable(old, now *unit) []string {
 		}
 	}
 	return nil
+}
+
+// names reports whether every value that a check no longer has itself is assigned, in the test,
+// to a name that the check now has in its place.
+func names(u *unit, r, x assertion) bool {
+	left := literals(x.toks)
+	var gone []string
+	for _, v := range literals(r.toks) {
+		if i := slices.Index(left, v); i >= 0 {
+			left = slices.Delete(left, i, i+1)
+		} else {
+			gone = append(gone, v)
+		}
+	}
+	if len(gone) == 0 || len(left) > 0 {
+		return false
+	}
+	for _, row := range rows(u.toks) {
+		eq := slices.IndexFunc(row, func(t token) bool { return t.Text == "=" || t.Text == ":=" })
+		if eq < 1 || row[0].Line >= x.line || !syntax.Has(x.toks, row[eq-1].Text) || syntax.Has(r.toks, row[eq-1].Text) {
+			continue
+		}
+		for _, v := range literals(row[eq:]) {
+			if i := slices.Index(gone, v); i >= 0 {
+				gone = slices.Delete(gone, i, i+1)
+			}
+		}
+	}
+	return len(gone) == 0
 }
 
 // hasEscape reports an "or", a condition or a catch in a check.
@@ -199,6 +255,8 @@ func (a *analysis) compareRows(path string, old, now *unit) {
 		k := rowKey(r)
 		if left[k] > 0 {
 			left[k]--
+		} else if r[0].Line == old.line && old.name != now.name || strings.HasPrefix(k, "# include ") {
+			continue
 		} else if !checked[r[0].Line] {
 			removed = append(removed, r)
 		}
@@ -373,6 +431,12 @@ func (a *analysis) settle() {
 			a.add(n.path, n.u.line, TestRenamed, "warn", fmt.Sprintf("test %s is now part of %s", l.u.name, n.u.name), l.u.name, n.u.name)
 			continue
 		}
+		if n := a.similar(l, taken); n != nil {
+			taken[n.u] = true
+			a.add(n.path, n.u.line, TestRenamed, "warn", fmt.Sprintf("test %s may now be called %s, with another body", l.u.name, n.u.name), l.u.name, n.u.name)
+			a.compareTests(n.path, l.u, n.u)
+			continue
+		}
 		a.add(l.path, l.u.line, TestDeleted, "block", fmt.Sprintf("test %s is gone", l.u.name), join(l.u.toks), "")
 	}
 	for _, l := range a.lostHelpers {
@@ -384,6 +448,40 @@ func (a *analysis) settle() {
 			a.add(l.path, l.u.line, AssertionRemoved, "warn", fmt.Sprintf("%s, which checks for tests, is gone", strings.TrimSpace(l.u.name)), join(l.u.toks), "")
 		}
 	}
+}
+
+// similar finds the new test of the same file that is most like a lost one, by its words; it
+// must be more than half the same, and check no less.
+func (a *analysis) similar(l lostTest, taken map[*unit]bool) *lostTest {
+	words, total := wordCount(l.u.body)
+	best, at := 0.6, -1
+	for i := range a.fresh[:min(len(a.fresh), maxPairs)] {
+		f := &a.fresh[i]
+		if taken[f.u] || f.path != l.path || !f.u.test || f.u.skip > l.u.skip || len(f.u.asserts) < len(l.u.asserts) || len(l.u.asserts) == 0 || escapes(l.u, f.u) {
+			continue
+		}
+		if s := likeness(words, total, f.u.body); s > best {
+			best, at = s, i
+		}
+	}
+	if at < 0 {
+		return nil
+	}
+	return &a.fresh[at]
+}
+
+// escapes reports whether a new test may end, or keep a failure to itself, where the old one could not.
+func escapes(old, now *unit) bool {
+	worst := guard{}
+	for _, x := range old.asserts {
+		worst.conds, worst.exits, worst.swallowed = max(worst.conds, x.guard.conds), max(worst.exits, x.guard.exits), worst.swallowed || x.guard.swallowed
+	}
+	if slices.ContainsFunc(now.asserts, func(x assertion) bool {
+		return x.guard.conds > worst.conds || x.guard.exits > worst.exits || x.guard.swallowed && !worst.swallowed
+	}) {
+		return true
+	}
+	return slices.ContainsFunc(bodyRows(now), leaves) && !slices.ContainsFunc(bodyRows(old), leaves)
 }
 
 // holds reports whether the new test has the whole of the old one's body, at its beginning or

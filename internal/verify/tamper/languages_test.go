@@ -327,6 +327,8 @@ func languages() []language {
 
 			{"formatted", [2]string{"assertEquals(30, cart.total(), \"total\")", "assertEquals(\n            30,\n            cart.total(),\n            \"total\")"}, ""},
 			{"another message", [2]string{"\"total\"", "\"the total\""}, ""},
+			{"a value with a name", [2]string{"        assertEquals(30, cart.total(), \"total\");\n", "        int want = 30;\n        assertEquals(want, cart.total(), \"total\");\n"}, ""},
+			{"a name for nothing", [2]string{"        assertEquals(30, cart.total(), \"total\");\n", "        int want = 30;\n        assertEquals(cart.total(), cart.total(), \"total\");\n"}, "expected_changed/warn"},
 			{"a comment", [2]string{"cart.add(\"apple\", 3);", "// assertEquals(1, 2); }\n        cart.add(\"apple\", 3);"}, ""},
 			{"a new test", [2]string{"    @Test\n    void ratio()", "    @Test\n    void fresh() {\n        assertTrue(cart.open());\n    }\n\n    @Test\n    void ratio()"}, ""},
 			{"a new case", [2]string{"        \"b, 20\",\n", "        \"b, 20\",\n        \"c, 30\",\n"}, ""},

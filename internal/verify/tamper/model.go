@@ -60,6 +60,26 @@ const (
 type model struct {
 	units  []unit
 	broken string // why the file could not be read
+	torn   bool   // its brackets do not balance: what belongs together is not known
+}
+
+// torn reports brackets without a partner.
+func torn(toks []token) bool {
+	open := 0
+	for _, t := range toks {
+		if t.Kind != syntax.Punct {
+			continue
+		}
+		switch t.Text {
+		case "(", "[", "{":
+			open++
+		case ")", "]", "}":
+			if open--; open < 0 {
+				return true
+			}
+		}
+	}
+	return open != 0
 }
 
 // byName indexes the units. Names that come twice, such as Go's init, get "#2".

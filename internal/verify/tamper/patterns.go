@@ -50,9 +50,9 @@ var (
 			{regexp.MustCompile(`\bmacro_rules ! (assert|assert_eq|assert_ne) \b`), "block", "an assertion is defined anew"},
 		},
 		syntax.Ruby: {
-			{regexp.MustCompile(`(^|[^.:] )(exit|exit!|abort)( \( (0|true)?| (0|true)\b|$)|\bKernel (\.|::) (exit|exit!|abort)|\bProcess \. (exit|kill)`), "block", "the process ends from inside a test"},
+			{regexp.MustCompile(`(^|[^.:] )(exit|exit!|abort)( \( (0|true)?| (0|true)\b|$)|\bKernel (\.|::) (exit|exit!|abort)|\bProcess \. exit`), "block", "the process ends from inside a test"},
 			{regexp.MustCompile(`^at_exit\b`), "warn", "the exit is taken over"},
-			{regexp.MustCompile(`^def (assert|refute|expect)\w*\b|^(module|class) (Minitest|RSpec|Test :: Unit)\b`), "warn", "the test framework is changed"},
+			{regexp.MustCompile(`^def (assert|refute|expect|assert_equal|assert_same|assert_nil|assert_raises|assert_match|assert_includes|assert_empty|refute_equal|refute_nil|flunk)( |$)|^(module|class) (Minitest|RSpec|Test :: Unit)\b`), "warn", "the test framework is changed"},
 			{regexp.MustCompile(`\b(filter_run_excluding|exclusion_filter|filter_run_when_matching|filter_run|inclusion_filter)\b`), "warn", "a filter decides what runs"},
 		},
 		syntax.PHP: {

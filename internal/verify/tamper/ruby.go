@@ -24,6 +24,7 @@ func readRuby(_ string, src []byte) model {
 	r.read(0, len(r.lines), scopeOf{})
 	r.rest.body = r.rest.toks
 	r.m.units = append(r.m.units, r.rest)
+	r.m.torn = torn(r.toks)
 	return r.m
 }
 

@@ -112,17 +112,19 @@ func throwStrength(toks []token) int {
 	}
 	s := 1
 	depth := toks[at].Depth
-	for i := kindFrom(toks, at); i < len(toks); i++ {
-		t := toks[i]
+	for _, t := range toks[kindFrom(toks, at):] {
 		switch {
-		case t.Kind == syntax.Text && (t.Depth == depth+1 || t.Depth == depth), t.Text == "match" && i+1 < len(toks) && toks[i+1].Text == "=":
+		case t.Kind == syntax.Text && (t.Depth == depth+1 || t.Depth == depth), t.Text == "match" && t.Depth == depth+1:
 			s = 3
 		case t.Kind == syntax.Word && named(t.Text):
 			s = max(s, 2)
 		}
-		if t.Text == "->" || t.Text == "=>" || t.Text == "{" {
+		if t.Text == "->" || t.Text == "=>" || t.Text == "{" || t.Text == ")" && t.Depth <= depth {
 			break
 		}
+	}
+	if syntax.Has(toks[at:], "WithMessage", "with_message", "hasMessage", "hasMessageContaining", "WithParameterName") {
+		return 3
 	}
 	return s
 }
