@@ -31,8 +31,9 @@ func (a *App) Access() (store.Access, error) {
 	return acc, nil
 }
 
-// Guard stands before every route of the service.
-func (a *App) Guard() (*access.Guard, error) {
+// Guard stands before every route of the service. signIn shows the page of signing in; nil is for
+// a plain one.
+func (a *App) Guard(signIn func(http.ResponseWriter, *http.Request, access.SignIn)) (*access.Guard, error) {
 	acc, err := a.Access()
 	if err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func (a *App) Guard() (*access.Guard, error) {
 	}
 	c := a.Config.Serve
 	cfg := access.GuardConfig{
-		Operator: token, URL: c.URL, Hosts: c.Hosts, Session: c.Session, Access: acc, Now: a.Now, Rand: a.opts.Rand, Logger: a.opts.Logger,
+		Operator: token, URL: c.URL, Hosts: c.Hosts, Session: c.Session, Access: acc, SignIn: signIn, Now: a.Now, Rand: a.opts.Rand, Logger: a.opts.Logger,
 	}
 	if o := c.OIDC; o != nil {
 		secret, err := o.Secret(a.opts.Getenv)
@@ -90,24 +91,25 @@ const queuePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'un
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // Server is the service's HTTP side with all its routes. What it does in the background ends with
-// ctx; hub is closed by the caller once it stops. mail may be nil.
-func (a *App) Server(ctx context.Context, ready func(context.Context) error, hub *live.Hub, mail *intake.Intake) (*server.Server, error) {
-	guard, err := a.Guard()
+// ctx; hub is closed by the caller once it stops. mail may be nil;
+// storybook adds pages of hard states, for development.
+func (a *App) Server(ctx context.Context, ready func(context.Context) error, hub *live.Hub, mail *intake.Intake, storybook bool) (*server.Server, error) {
+	gate := a.Gate()
+	site, err := web.New(web.Config{
+		Source: a.Store, Desk: a.desk(), Gate: gate, Hub: hub, Now: a.Now, Logger: a.opts.Logger, SignOut: true, Storybook: storybook,
+	})
+	if err != nil {
+		return nil, err
+	}
+	guard, err := a.Guard(site.SignIn)
 	if err != nil {
 		return nil, err
 	}
 	s := server.New(server.Config{Guard: guard, Ready: ready, Logger: a.opts.Logger})
-	gate := a.Gate()
+	s.Mount(site.Routes()...)
 	s.Mount(api.New(api.Config{
 		Records: a.Store, Desk: a.Desk(), Gate: gate, Hub: hub, Key: base64.StdEncoding.EncodeToString(a.PublicKey()), Now: a.Now, Logger: a.opts.Logger,
 	}).Routes()...)
-	site, err := web.New(web.Config{Source: a.Store, Desk: a.desk(), Gate: gate, Hub: hub, Now: a.Now, Logger: a.opts.Logger, SignOut: true})
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range site.Routes() {
-		s.Mount(access.Route{Pattern: r.Pattern, Policy: r.Policy, Handler: r.Handler})
-	}
 	pages, err := a.QueuePages(ctx, "/queue")
 	if err != nil {
 		return nil, err

@@ -83,7 +83,7 @@ var may = map[string][]string{
 	"api/client": {"task", "event", "store", "api", "outcome"},
 	"story":      {"task", "event"},
 	"web":        {"task", "event", "policy", "store", "live", "access", "story", "web/*"},
-	"web/*":      {"policy"},
+	"web/*":      {"task", "event", "policy", "store"},
 	"config":     {"task"},
 	"demo":       {"task", "git"},
 	"eval":       {"task", "event", "worker", "model", "model/scripted", "model/scripted/*", "git"},

@@ -70,7 +70,7 @@ func sayRun(payload event.Payload) Line {
 		}
 		return Line{Tone: tone, What: "state", Text: Words(v.To) + reason(v.Reason)}
 	case *event.RunStarted:
-		what := "run started by "
+		what := "started by "
 		if v.Resumed {
 			what = "resumed by "
 		}

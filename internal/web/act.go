@@ -18,8 +18,6 @@ func said(key string) string {
 	switch key {
 	case "steer":
 		return "Noted. The agent is told before its next step."
-	case "answer":
-		return "Noted. The agent goes on with your answer."
 	case "stop":
 		return "Noted. The task stops; what it changed is kept."
 	case "approve":
@@ -36,15 +34,6 @@ func (s *Site) steer(w http.ResponseWriter, r *http.Request) error {
 			return "", &task.Error{Class: task.Invalid, Msg: "there is nothing to tell the agent", Fix: "write a sentence"}
 		}
 		return t.ID, s.cfg.Desk.Steer(r.Context(), t.ID, who, text)
-	})
-}
-
-func (s *Site) answer(w http.ResponseWriter, r *http.Request) error {
-	return s.word(w, r, access.Steer, "answer", func(t store.Task, who, text string) (task.ID, error) {
-		if text == "" {
-			return "", &task.Error{Class: task.Invalid, Msg: "the answer is empty", Fix: "write a sentence"}
-		}
-		return t.ID, s.cfg.Desk.Answer(r.Context(), t.ID, who, text)
 	})
 }
 

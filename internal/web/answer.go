@@ -105,3 +105,12 @@ func (s *Site) leave(w http.ResponseWriter, r *http.Request) error {
 	s.write(w, r, http.StatusOK, leavePage(s.head(r, "Leaving", ""), to))
 	return nil
 }
+
+// SignIn shows the page of signing in; the guard has written the head of the answer.
+func (s *Site) SignIn(w http.ResponseWriter, r *http.Request, in access.SignIn) {
+	h := s.head(r, "Sign in", "")
+	h.SignOut = false
+	if err := signInPage(h, in).Render(r.Context(), w); err != nil {
+		s.cfg.Logger.ErrorContext(r.Context(), "page failed", "path", r.URL.Path, "error", err)
+	}
+}

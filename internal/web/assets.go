@@ -59,7 +59,6 @@ func (a *assets) path(name string) string { return a.names[name] }
 
 func (a *assets) serve(w http.ResponseWriter, r *http.Request) {
 	f := a.byName[r.PathValue("name")]
-	Headers(w.Header())
 	if f == nil {
 		http.NotFound(w, r)
 		return

@@ -101,6 +101,7 @@ func (p *patcher) send(ctx context.Context, out *live.Sender, upTo int64) error 
 				{"evidence", g.Evidence},
 				{"change", g.Change},
 				{"findings", g.Findings},
+				{"proposal", g.Proposal},
 				{"budget", g.Budget},
 				{"facts", g.Facts},
 				{"actions", g.Actions},

@@ -36,6 +36,8 @@ type docs struct {
 	hidden     []policy.Hidden
 	hiddenRead bool
 	issue      string
+	bodyOf     string // head of the pull request whose text body is
+	body       string
 }
 
 // taskView is one task as one viewer sees it.
@@ -71,7 +73,7 @@ func (s *Site) task(w http.ResponseWriter, r *http.Request) error {
 		v.cut(before)
 		v.Said = said(r.URL.Query().Get("said"))
 		h := s.head(r, v.Sum().Created.IssueTitle, "tasks")
-		if !v.Window {
+		if !v.Window && !s.book.Has(t.ID) {
 			h.Live = "/tasks/" + string(t.ID) + "/live?after=" + strconv.FormatInt(v.Sum().LastSeq, 10)
 		}
 		return s.taskPage(h, v, b).Render(r.Context(), &page)
@@ -89,7 +91,10 @@ func (s *Site) view(r *http.Request, t store.Task, b *book) (*taskView, error) {
 		return nil, access.Gone()
 	}
 	v := &taskView{ID: t.ID, Row: t, Story: b.story, Now: s.cfg.Now()}
-	if s.cfg.Desk != nil {
+	switch {
+	case s.book.Has(t.ID): // the forms are shown; they lead nowhere
+		v.May = may{true, true}
+	case s.cfg.Desk != nil:
 		ctx, who := r.Context(), viewer(r)
 		v.May.Steer = s.cfg.Gate.MayAct(ctx, who, t.Repo, access.Steer) == nil
 		v.May.Approve = s.cfg.Gate.MayAct(ctx, who, t.Repo, access.Approve) == nil
@@ -122,6 +127,10 @@ func (s *Site) read(ctx context.Context, b *book) {
 		} else {
 			d.files = render.ParseDiff(diff)
 		}
+	}
+	if pr := sum.PullRequest; pr != nil && d.bodyOf != pr.Head {
+		d.bodyOf = pr.Head
+		d.body, _ = s.shelf.load(ctx, pr.Body)
 	}
 	if !d.hiddenRead {
 		d.hiddenRead = true
@@ -266,6 +275,7 @@ func (s *Site) regions(v *taskView, b *book) regions {
 		Evidence: piece("evidence", func() templ.Component { return evidenceRegion(v) }),
 		Change:   piece("change", func() templ.Component { return s.changeRegion(v) }),
 		Findings: piece("findings", func() templ.Component { return findingsRegion(v) }),
+		Proposal: piece("proposal", func() templ.Component { return s.proposalRegion(v, v.Docs.body) }),
 		Budget:   piece("budget", func() templ.Component { return budgetRegion(v) }),
 		Facts:    piece("facts", func() templ.Component { return factsRegion(v) }),
 		Actions:  actionsRegion(v),
@@ -274,5 +284,5 @@ func (s *Site) regions(v *taskView, b *book) regions {
 
 // regions are the parts of a task's page that change while it runs.
 type regions struct {
-	Status, Verdict, Time, Evidence, Change, Findings, Budget, Facts, Actions templ.Component
+	Status, Verdict, Time, Evidence, Change, Findings, Proposal, Budget, Facts, Actions templ.Component
 }

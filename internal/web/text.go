@@ -124,10 +124,7 @@ func (s *Site) log(w http.ResponseWriter, r *http.Request) error {
 // whole answers with a page of a text, or with its bytes as an attachment that acts nowhere.
 func (s *Site) whole(w http.ResponseWriter, r *http.Request, title, what, body string) error {
 	if r.URL.Query().Get("raw") != "" {
-		h := w.Header()
-		h.Set("Content-Type", "application/octet-stream")
-		h.Set("Content-Disposition", `attachment; filename="daybreak.txt"`)
-		h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+		access.Artifact(w.Header(), "daybreak.txt")
 		_, _ = w.Write([]byte(body))
 		return nil
 	}

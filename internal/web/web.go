@@ -20,6 +20,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/task"
 	"github.com/daybreak-agent/daybreak/internal/web/render"
+	"github.com/daybreak-agent/daybreak/internal/web/storybook"
 )
 
 // Source is the part of a store that pages read.
@@ -33,9 +34,8 @@ type Source interface {
 // Desk takes a person's word to a task. who goes into the record. Errors have the classes of the
 // store: NotFound, Conflict, Invalid.
 type Desk interface {
+	// Steer tells the agent something; when the task waits with a question, it is the answer.
 	Steer(ctx context.Context, id task.ID, who, text string) error
-	// Answer is the answer to the question that the task waits with.
-	Answer(ctx context.Context, id task.ID, who, text string) error
 	Stop(ctx context.Context, id task.ID, who, reason string) error
 	// Approve is for the tree that the person saw; another one is class Conflict.
 	Approve(ctx context.Context, id task.ID, who, tree string) error
@@ -62,6 +62,7 @@ type Site struct {
 	facts  *facts
 	md     *render.Markdown
 	marks  *render.Highlighter
+	book   *storybook.Book // nil without Config.Storybook
 	assets *assets
 }
 
@@ -71,28 +72,26 @@ func New(cfg Config) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Site{
-		cfg: cfg, assets: a, shelf: newShelf(cfg.Source), facts: newFacts(cfg.Source),
-		md: render.NewMarkdown(), marks: &render.Highlighter{},
-	}, nil
-}
-
-// Route is one address of the site with what it asks of a request.
-type Route struct {
-	Pattern string // of [http.ServeMux]
-	Policy  access.Policy
-	Handler http.Handler
+	s := &Site{cfg: cfg, assets: a, md: render.NewMarkdown(), marks: &render.Highlighter{}}
+	if cfg.Storybook {
+		if s.book, err = storybook.New(cfg.Now()); err != nil {
+			return nil, err
+		}
+		s.cfg.Source = withBook{cfg.Source, s.book}
+	}
+	s.shelf, s.facts = newShelf(s.cfg.Source), newFacts(s.cfg.Source)
+	return s, nil
 }
 
 // Routes are all addresses of the site.
-func (s *Site) Routes() []Route {
-	page := func(pattern string, h func(http.ResponseWriter, *http.Request) error) Route {
-		return Route{pattern, access.Page, s.handle(h)}
+func (s *Site) Routes() []access.Route {
+	page := func(pattern string, h func(http.ResponseWriter, *http.Request) error) access.Route {
+		return access.Route{Pattern: pattern, Policy: access.Page, Handler: s.handle(h)}
 	}
-	out := []Route{
-		{"GET /static/{name}", access.Open, http.HandlerFunc(s.assets.serve)},
-		{"GET /favicon.ico", access.Open, http.HandlerFunc(s.assets.icon)},
-		{"POST /theme", access.Open, s.handle(s.setTheme)},
+	out := []access.Route{
+		{Pattern: "GET /static/{name}", Policy: access.Open, Handler: http.HandlerFunc(s.assets.serve)},
+		{Pattern: "GET /favicon.ico", Policy: access.Open, Handler: http.HandlerFunc(s.assets.icon)},
+		{Pattern: "POST /theme", Policy: access.Open, Handler: s.handle(s.setTheme)},
 		page("GET /{$}", s.tasks),
 		page("GET /live/tasks", s.tasksLive),
 		page("GET /tasks/{id}", s.task),
@@ -104,37 +103,24 @@ func (s *Site) Routes() []Route {
 		page("GET /tasks/{id}/logs/{digest}", s.log),
 		page("GET "+render.LeavePath, s.leave),
 		page("POST /tasks/{id}/steer", s.steer),
-		page("POST /tasks/{id}/answer", s.answer),
 		page("POST /tasks/{id}/stop", s.stop),
 		page("POST /tasks/{id}/approve", s.approve),
 		page("POST /tasks/{id}/retry", s.retry),
 	}
 	if s.cfg.Storybook {
-		out = append(out, page("GET /storybook/{$}", s.storybook))
+		out = append(out, page("GET /storybook/{$}", s.storybook), page("GET /storybook/empty", s.storybookEmpty))
 	}
 	return out
 }
 
-// handle answers errors with a page.
+// handle answers errors with a page. The headers that hold a page to its own origin are the
+// guard's, before every route.
 func (s *Site) handle(h func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		Headers(w.Header())
 		if err := h(w, r); err != nil {
 			s.fail(w, r, err)
 		}
 	})
-}
-
-// Headers are what every page carries: nothing runs, is styled or is loaded but what this server
-// serves, nobody frames it, and no address leaks.
-func Headers(h http.Header) {
-	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
-		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Cache-Control", "no-store")
 }
 
 // viewer is who asks; the policy of the route has seen to it that there is somebody.
@@ -145,7 +131,11 @@ func viewer(r *http.Request) access.Viewer {
 
 // open is the task of a request, for a viewer who wants to do scope with it.
 func (s *Site) open(r *http.Request, scope access.Scope) (store.Task, error) {
-	return s.cfg.Gate.Task(r.Context(), viewer(r), task.ID(r.PathValue("id")), scope)
+	id := task.ID(r.PathValue("id"))
+	if s.book.Has(id) && scope == access.Read { // it belongs to nobody
+		return s.book.Task(r.Context(), id)
+	}
+	return s.cfg.Gate.Task(r.Context(), viewer(r), id, scope)
 }
 
 // fail answers an error by its class. What is the caller's to put right is said, the rest is

@@ -30,6 +30,7 @@ import (
 // NewCmd makes `daybreak serve`.
 func NewCmd(env *kit.Env) *cobra.Command {
 	var listen string
+	var storybook bool
 	workers := -1
 	cmd := &cobra.Command{
 		Use: "serve", Args: cobra.NoArgs,
@@ -41,7 +42,7 @@ func NewCmd(env *kit.Env) *cobra.Command {
 			"serve.token_env or one of `daybreak token create`. /healthz and /readyz are for an orchestrator.",
 		Example: "  DAYBREAK_TOKEN=$(openssl rand -hex 32) daybreak serve --config daybreak.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return run(cmd.Context(), env, workers, func(a *app.App) (string, error) {
+			return run(cmd.Context(), env, workers, storybook, func(a *app.App) (string, error) {
 				if listen == "" {
 					listen = a.Config.Serve.Listen
 				}
@@ -51,6 +52,7 @@ func NewCmd(env *kit.Env) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&listen, "listen", "", "address of the HTTP listener (default: serve.listen)")
 	cmd.Flags().IntVar(&workers, "workers", -1, "tasks worked at once by this process (default: serve.workers)")
+	cmd.Flags().BoolVar(&storybook, "storybook", false, "for development: pages of tasks in hard states at /storybook/")
 	return cmd
 }
 
@@ -61,7 +63,7 @@ func NewWorkerCmd(env *kit.Env) *cobra.Command {
 		Use: "worker", Args: cobra.NoArgs,
 		Short: "Work on tasks of a service that runs elsewhere, on the same PostgreSQL store",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return run(cmd.Context(), env, workers, func(a *app.App) (string, error) {
+			return run(cmd.Context(), env, workers, false, func(a *app.App) (string, error) {
 				if a.Config.Store.Engine != config.Postgres {
 					return "", &task.Error{
 						Class: task.Invalid, Msg: "one SQLite file has one owning process, so there are no further workers for it",
@@ -78,7 +80,7 @@ func NewWorkerCmd(env *kit.Env) *cobra.Command {
 
 // run is a process of the service. prepare checks the installation and names the address to
 // listen at, "" for none.
-func run(ctx context.Context, env *kit.Env, workers int, prepare func(*app.App) (string, error)) error {
+func run(ctx context.Context, env *kit.Env, workers int, storybook bool, prepare func(*app.App) (string, error)) error {
 	log := logger(env)
 	a, err := env.Open(ctx, func(o *app.Options) { o.Dispatch, o.Logger = true, log })
 	if err != nil {
@@ -132,7 +134,7 @@ func run(ctx context.Context, env *kit.Env, workers int, prepare func(*app.App) 
 		hub := a.Hub()
 		defer hub.Close()
 		context.AfterFunc(web, hub.Close) // live streams would hold the server's end up
-		s, err := a.Server(web, ready(a, draining), hub, mail)
+		s, err := a.Server(web, ready(a, draining), hub, mail, storybook)
 		if err != nil {
 			return errors.Join(err, d.Stop(ctx))
 		}
