@@ -193,11 +193,22 @@ func (d *Dispatcher) watch(ctx context.Context) {
 	look := time.NewTicker(max(d.cfg.Lease/8, 50*time.Millisecond))
 	defer look.Stop()
 	looked, grace := time.Now(), time.Time{}
+	changed, called := d.changes(ctx), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-look.C:
+		}
+		if time.Since(called) >= callEvery { // a word that nobody ordered a run for was left at a command line
+			select {
+			case <-changed:
+				if err := d.call(ctx); err != nil && ctx.Err() == nil {
+					d.cfg.Logger.DebugContext(ctx, "words for tasks that rest are left to the reconciler", "error", err)
+				}
+			default:
+			}
+			called = time.Now()
 		}
 		_, err := d.cfg.Store.Tasks(ctx, store.Filter{Limit: 1})
 		now := time.Now()
@@ -212,6 +223,18 @@ func (d *Dispatcher) watch(ctx context.Context) {
 			d.cfg.Logger.WarnContext(ctx, "lost leases could not be taken over", "error", err)
 		}
 	}
+}
+
+// callEvery is how often tasks that rest are looked at while something changes.
+const callEvery = time.Second
+
+// changes wakes up when something in the store changed; a store that cannot tell wakes nobody.
+func (d *Dispatcher) changes(ctx context.Context) <-chan struct{} {
+	c, err := d.cfg.Store.Watch(ctx, "")
+	if err != nil {
+		d.cfg.Logger.WarnContext(ctx, "the store's changes cannot be watched", "error", err)
+	}
+	return c
 }
 
 func (d *Dispatcher) reap(ctx context.Context) error {

@@ -71,6 +71,34 @@ func (d *Dispatcher) Reconcile(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// call orders the next run of tasks that rest for long and have a person's word waiting.
+func (d *Dispatcher) call(ctx context.Context) error {
+	all, err := d.cfg.Store.Unfinished(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range all {
+		if t.Owner != "" || t.Job == 0 {
+			continue
+		}
+		if waits, err := d.called(ctx, t); err != nil || !waits {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		const why = "a person's word waits for it"
+		r, err := d.cfg.Store.Reissue(ctx, t.ID, why)
+		if c := task.ClassOf(err); err != nil && c != task.Conflict && c != task.Invalid {
+			return err
+		}
+		if err == nil {
+			d.cfg.Logger.InfoContext(ctx, "a task was ordered again", "task", t.ID, "why", why, "epoch", r.Epoch, "job", r.Job)
+		}
+	}
+	return nil
+}
+
 // called reports whether a task that rests for long has a person's word waiting that its next run
 // takes up first of all. Words for the agent are none of these: they do not hurry a task whose
 // provider is away.

@@ -343,6 +343,35 @@ func TestReconcileCallsWhoRests(t *testing.T) {
 	})
 }
 
+// TestParked: a task that rests has its next run once a word waits for it, without anybody who
+// orders it, and no run before.
+func TestParked(t *testing.T) {
+	each(t, func(t *testing.T, open place) {
+		ran := make(chan int64, 10)
+		_, st := start(t, open, "a", func(c *dispatch.Config) {
+			c.Run = func(ctx context.Context, l store.Lease) dispatch.Outcome {
+				ran <- l.Epoch
+				if l.Epoch == 1 {
+					return dispatch.Outcome{Parked: true, After: 24 * time.Hour}
+				}
+				return dispatch.Outcome{Trouble: finish(ctx, c.Store, l)}
+			}
+		})
+		id := create(t, st, 1, nil)
+		<-ran
+		for _, kind := range []string{store.Steer, store.Note, store.Answer} {
+			if len(ran) > 0 {
+				t.Fatalf("a run before the word for it")
+			}
+			if err := st.Signal(t.Context(), store.Signal{ID: kind, Task: id, Kind: kind, Who: "ann"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-ran
+		until(t, st, "it is done", done(t, st))
+	})
+}
+
 // lose takes an order away as if somebody had deleted it.
 func lose(t *testing.T, open place, id int64) {
 	t.Helper()
