@@ -44,14 +44,17 @@ func (c *Changes) Skip(p string) bool {
 // maxChanges is when looking at the changes costs more than a search of everything.
 const maxChanges = 20_000
 
-// Changes finds what was changed in a work tree since the index was finished. It goes by change
-// times, which the kernel alone sets.
+// Changes finds what was changed in a work tree since a moment, as [Clock] told it, at which the
+// tree was as it was indexed. It goes by change times, which the kernel alone sets, and, because
+// a hard link that is made to a file elsewhere renews its change time too, by the times at which
+// inodes were made, where the file system knows them: one that is older is of a lower layer,
+// which never changes.
 //
 // The tree must be an overlay without redirect_dir (kernel documentation, "Overlay Filesystem"):
 // there a file that is changed is copied up with all directories above it, and a directory is
 // moved by copying, so that one whose change time is old holds nothing new, and only the changed
 // part of the tree is walked. Elsewhere, and when too much was changed, the error is [ErrAsk].
-func (x *Index) Changes(ctx context.Context, tree string) (*Changes, error) {
+func (x *Index) Changes(ctx context.Context, tree string, since int64) (*Changes, error) {
 	var vfs unix.Statfs_t
 	if err := unix.Statfs(tree, &vfs); err != nil {
 		return nil, fmt.Errorf("look at the tree %s: %w", tree, err)
@@ -59,7 +62,7 @@ func (x *Index) Changes(ctx context.Context, tree string) (*Changes, error) {
 	if vfs.Type != unix.OVERLAYFS_SUPER_MAGIC {
 		return nil, ErrAsk
 	}
-	w := &walk{tree: tree, since: x.finished, c: &Changes{changed: make(map[string]bool), replaced: make(map[string]bool)}}
+	w := &walk{tree: tree, since: since, c: &Changes{changed: make(map[string]bool), replaced: make(map[string]bool)}}
 	return w.c, w.dir(ctx, "")
 }
 
@@ -72,6 +75,13 @@ type walk struct {
 // ChangeTime of a file is in nanoseconds since 1970. The kernel alone sets it.
 func ChangeTime(st fs.FileInfo) int64 {
 	return st.Sys().(*syscall.Stat_t).Ctim.Nano()
+}
+
+// madeBefore reports whether it is known that the inode of a file is older than a moment.
+func madeBefore(name string, t int64) bool {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &st)
+	return err == nil && st.Mask&unix.STATX_BTIME != 0 && st.Btime.Sec*1e9+int64(st.Btime.Nsec) < t
 }
 
 func (w *walk) dir(ctx context.Context, dir string) error {
@@ -105,7 +115,7 @@ func (w *walk) entry(ctx context.Context, p string, e fs.DirEntry) error {
 	if err != nil {
 		return err
 	}
-	if ChangeTime(st) <= w.since {
+	if ChangeTime(st) < w.since || madeBefore(path.Join(w.tree, p), w.since) {
 		return nil // what is below it is as it was, too
 	}
 	switch {
@@ -145,23 +155,27 @@ func (x *Index) Holds(p string) (bool, error) {
 	return x.holds(p)
 }
 
-// Changed reports whether a file was changed after the index was finished. One that is not there
-// was not.
-func (x *Index) Changed(name string) bool {
+// ChangedSince reports whether a file of an overlay was changed since a moment. One that is not
+// there was not.
+func ChangedSince(name string, since int64) bool {
 	st, err := os.Lstat(name)
-	return err == nil && ChangeTime(st) > x.finished
+	return err == nil && ChangeTime(st) >= since && !madeBefore(name, since)
 }
 
-// Behind reports whether the clock stands behind the index, as found by making a file in dir:
-// changes would not be seen then.
-func (x *Index) Behind(dir string) bool {
+// Clock tells the moment by the clock that change times are taken from, by making a file in dir.
+// What is changed afterwards has no earlier time.
+func Clock(dir string) (int64, error) {
 	f, err := os.CreateTemp(dir, ".clock-")
 	if err != nil {
-		return true
+		return 0, err
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	return !x.Changed(f.Name())
+	st, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return ChangeTime(st), nil
 }
 
 // Wants returns those of the files, none of them ignored, that a query looks at.

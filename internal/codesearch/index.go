@@ -61,10 +61,9 @@ func (b *builder) finish(dead [][]uint32) (Stats, error) {
 
 // Index answers queries. It is safe for concurrent use until it is closed.
 type Index struct {
-	dir      string
-	man      manifest
-	parts    []part
-	finished int64 // change time of the manifest
+	dir   string
+	man   manifest
+	parts []part
 }
 
 type part struct {
@@ -83,7 +82,7 @@ func Open(dir string) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &Index{dir: dir, finished: ChangeTime(st)}
+	x := &Index{dir: dir}
 	if st.Size() > maxManifest {
 		return nil, errDamaged
 	}

@@ -27,10 +27,6 @@ func openIndex(opts ServerOptions) *codesearch.Index {
 	if err != nil {
 		return nil
 	}
-	if x.Behind(opts.LogDir) {
-		_ = x.Close() // only an unmap
-		return nil
-	}
 	return x
 }
 
@@ -128,7 +124,7 @@ func (s *server) askIndex(ctx context.Context, q codesearch.Query) (known []code
 	if s.rulesTouched() {
 		return nil, nil, codesearch.ErrAsk
 	}
-	changes, err := s.index.Changes(ctx, s.opts.Root)
+	changes, err := s.index.Changes(ctx, s.opts.Root, s.began)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -177,7 +173,7 @@ func (s *server) rulesTouched() bool {
 		}
 	}
 	for _, p := range []string{".git/info/exclude", ".git/config"} {
-		if s.index.Changed(filepath.Join(s.opts.Root, p)) {
+		if codesearch.ChangedSince(filepath.Join(s.opts.Root, p), s.began) {
 			return true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -48,7 +49,11 @@ func twoGuests(t *testing.T) (with, without *site) {
 	need(t, "rg")
 	need(t, "git")
 	need(t, "ctags")
-	lower := t.TempDir()
+	lower := filepath.Join(t.TempDir(), "lower")
+	if err := os.Mkdir(lower, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LOWER", lower)
 	run(t, lower, checkout)
 	index := filepath.Join(t.TempDir(), "index")
 	var said bytes.Buffer
@@ -108,10 +113,13 @@ func TestIndexedSearchIsRipgreps(t *testing.T) {
 		{Pattern: "fresh"},
 		{Pattern: "changed"},
 	}
+	answered := false
 	compare := func(t *testing.T, queries []guest.SearchRequest) {
 		t.Helper()
+		answered = false
 		for _, q := range queries {
 			got, want := with.find(t, q), without.find(t, q)
+			answered = answered || got.Indexed
 			got.Indexed = false
 			if d := cmp.Diff(want, got); d != "" {
 				t.Errorf("%+v (-ripgrep +index):\n%s", q, d)
@@ -119,8 +127,10 @@ func TestIndexedSearchIsRipgreps(t *testing.T) {
 		}
 	}
 	compare(t, queries)
+	touched := false // what decides what is ignored
 	few := []guest.SearchRequest{{Pattern: "needle"}, {Pattern: `(fresh|changed|deep)\b`, Context: 1, Globs: []string{"!vendor"}}, {Pattern: "needle", Paths: []string{"a"}, Max: 7}}
 	for _, step := range []string{
+		`cp -al "$LOWER" "$LOWER/../linked"`, // as a later snapshot does: new change times of all files
 		`echo 'needle changed' >> a/b/f7.go`,
 		`echo 'needle fresh' > a/b/c/new.go`,
 		`mkdir -p n/e/w; echo 'needle fresh' > n/e/w/f.txt; echo 'needle fresh' > n/e/w/f.log`,
@@ -142,6 +152,11 @@ func TestIndexedSearchIsRipgreps(t *testing.T) {
 		t.Run(step, func(t *testing.T) {
 			run(t, with.dir, step)
 			compare(t, few)
+			if rules := strings.Contains(step, "gitignore") || strings.Contains(step, "exclude"); answered == (rules || touched) {
+				t.Errorf("answered from the index: %v", answered)
+			} else if rules {
+				touched = true
+			}
 		})
 	}
 }

@@ -70,6 +70,7 @@ type server struct {
 	procs   *procs
 	index   *codesearch.Index // nil: none
 	names   *symbols.File     // nil: none
+	began   int64             // when the work tree was as it was indexed, by its clock
 	live    liveTags
 	running sync.WaitGroup
 
@@ -110,6 +111,10 @@ func newServer(opts ServerOptions, out io.Writer) (*server, error) {
 	}
 	s := &server{opts: opts, tree: t, procs: p, index: openIndex(opts), out: out, open: make(map[uint64]*request)}
 	if s.index != nil {
+		if s.began, err = codesearch.Clock(opts.LogDir); err != nil {
+			s.index = nil // ripgrep answers alone
+			return s, nil
+		}
 		s.names = openSymbols(opts)
 	}
 	return s, nil

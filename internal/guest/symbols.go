@@ -174,7 +174,7 @@ func (s *server) finder(ctx context.Context, near string, res *SymbolsResult) (f
 	if s.names == nil {
 		return scan, false, nil
 	}
-	changes, err := s.index.Changes(ctx, s.opts.Root)
+	changes, err := s.index.Changes(ctx, s.opts.Root, s.began)
 	if err != nil || len(changes.Files) > maxLive {
 		return scan, false, ctx.Err()
 	}
