@@ -110,14 +110,16 @@ func (a *App) Server(ctx context.Context, ready func(context.Context) error, hub
 	s.Mount(api.New(api.Config{
 		Records: a.Store, Desk: a.Desk(), Gate: gate, Hub: hub, Key: base64.StdEncoding.EncodeToString(a.PublicKey()), Now: a.Now, Logger: a.opts.Logger,
 	}).Routes()...)
-	pages, err := a.QueuePages(ctx, "/queue")
-	if err != nil {
-		return nil, err
+	if a.queue != nil {
+		pages, err := a.QueuePages(ctx, "/queue")
+		if err != nil {
+			return nil, err
+		}
+		s.Mount(access.Route{Pattern: "/queue/", Policy: access.Operators, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Security-Policy", queuePolicy)
+			pages.ServeHTTP(w, r)
+		})})
 	}
-	s.Mount(access.Route{Pattern: "/queue/", Policy: access.Operators, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Security-Policy", queuePolicy)
-		pages.ServeHTTP(w, r)
-	})})
 	for path, h := range a.Hooks(mail) {
 		s.Mount(access.Route{Pattern: path, Policy: access.Proven, Handler: h})
 	}

@@ -37,23 +37,29 @@ const scriptedKey = "scripted-demo-key"
 // NewCmd makes the command.
 func NewCmd(env *kit.Env) *cobra.Command {
 	var o run.Options
+	var serve bool
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "See the whole job on a sample repository: issue in, proven pull request out",
 		Long: "Takes a sample issue on a sample Go repository to a proven pull request, in a few minutes. The model is scripted\n" +
 			"unless --model names a real one; sandbox, tools, tests, verification and git are real. Without --dir all of it is\n" +
-			"in a new temporary directory; with --dir an interrupted demo goes on.",
+			"in a new temporary directory; with --dir an interrupted demo goes on. With --serve its pages are there to watch, until\n" +
+			"ctrl-C.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return show(cmd.Context(), env, o)
+			return show(cmd.Context(), env, o, serve)
 		},
 	}
 	run.AddFlags(cmd, &o)
+	cmd.Flags().BoolVar(&serve, "serve", false, "show the task's pages in a browser while it runs, and after it, until ctrl-C")
 	cmd.Flags().Lookup("model").Usage = "model as provider/model (default: the scripted one of the demo)"
 	return cmd
 }
 
-func show(ctx context.Context, env *kit.Env, o run.Options) error {
+func show(ctx context.Context, env *kit.Env, o run.Options, pages bool) error {
+	if pages && o.JSON {
+		return &kit.ExitError{Code: kit.Usage, Err: errors.New("--serve is for people and --json for programs; give one of them")}
+	}
 	ours := env.Dir == ""
 	if ours {
 		dir, err := os.MkdirTemp("", "daybreak-demo-")
@@ -108,17 +114,34 @@ func show(ctx context.Context, env *kit.Env, o run.Options) error {
 			Price: &config.Price{Input: 3, Output: 15, CacheRead: 0.3, CacheWrite: 3.75},
 		}
 	}
+	var shown *site
+	if pages {
+		if shown, err = openSite(ctx, a); err != nil {
+			return err
+		}
+		defer shown.close()
+		link, err := shown.link(ctx, "/")
+		if err != nil {
+			return err
+		}
+		say("watch it in a browser (the link signs you in once)\n  %s\n", link)
+	}
 	if err := run.Task(ctx, env, a, o, []byte(demo.Issue())); err != nil {
 		return err
 	}
 	if o.JSON {
 		return nil
 	}
-	if err := showPullRequest(ctx, env.Out, a, o); err != nil || !ours {
+	if err := showPullRequest(ctx, env.Out, a, o); err != nil {
 		return err
 	}
-	fmt.Fprintf(env.Out, "remove what the demo has left\n  rm -rf %s\n", dir)
-	return nil
+	if ours {
+		fmt.Fprintf(env.Out, "remove what the demo has left\n  rm -rf %s\n", dir)
+	}
+	if shown == nil {
+		return nil
+	}
+	return shown.rest(ctx, env.Out)
 }
 
 // sample makes the sample repository, or keeps the one of an interrupted demo.

@@ -12,7 +12,7 @@ import (
 )
 
 // MaxMarkdown is the size in bytes above which Markdown is shown as text.
-const MaxMarkdown = 64 << 10
+const MaxMarkdown = 24 << 10
 
 // maxNesting is how deep quotes and lists may go; deeper ones are shown as text.
 const maxNesting = 40
@@ -27,7 +27,7 @@ type Markdown struct{ md goldmark.Markdown }
 // images, footnotes and automatic links.
 func NewMarkdown() *Markdown {
 	return &Markdown{goldmark.New(
-		goldmark.WithExtensions(extension.Table, extension.Strikethrough),
+		goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone)), extension.Strikethrough),
 		goldmark.WithRendererOptions(gmrender.WithNodeRenderers(util.Prioritized(inert{}, 1))),
 	)}
 }
@@ -41,7 +41,7 @@ func (m *Markdown) HTML(s string) HTML {
 	if err := m.md.Convert([]byte(Plain(s)), &b); err != nil {
 		return `<pre class="text">` + Lines(s) + `</pre>`
 	}
-	return HTML(b.String())
+	return HTML(Plain(b.String())) // entities may have become what acts
 }
 
 // nested finds lines that would make the parser recurse deeply.
