@@ -47,10 +47,11 @@ var (
 	testPath  = regexp.MustCompile(`(?i)(^|/)(tests?|testdata|__tests__|e2e|fixtures)/|_test\.|(^|/)test_|\.(test|spec)\.`)
 )
 
-func isAside(p string) bool { return asidePath.MatchString(p) }
+// IsAside reports whether a path is of a file that is generated or vendored, by its name.
+func IsAside(p string) bool { return asidePath.MatchString(p) }
 
 func aside(p string) int {
-	if isAside(p) {
+	if IsAside(p) {
 		return 1
 	}
 	return 0

@@ -160,7 +160,7 @@ func weight(t symbols.Tag) int {
 	case "target", "section", "subsection", "chapter", "subsubsection":
 		w = 3
 	}
-	if isAside(t.Path) {
+	if IsAside(t.Path) {
 		w += 2
 	}
 	return w

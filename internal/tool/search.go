@@ -152,7 +152,7 @@ func writeTop(b *strings.Builder, title string, list []guest.FileCount) {
 	}
 }
 
-// rank orders matches: definitions, source, tests, the rest.
+// rank orders matches: definitions, source, tests, what is no code, and last what nobody edits.
 type rank int
 
 const (
@@ -160,11 +160,12 @@ const (
 	rankSource
 	rankTest
 	rankOther
+	rankAside
 	ranks
 )
 
 func (r rank) title() string {
-	return [...]string{"Definitions", "Source", "Tests", "Other files"}[r]
+	return [...]string{"Definitions", "Source", "Tests", "Other files", "Generated and vendored"}[r]
 }
 
 // writeMatches groups matches by rank and file and returns how many were written.
@@ -244,6 +245,8 @@ var (
 
 func fileRank(p string) rank {
 	switch {
+	case guest.IsAside(p):
+		return rankAside
 	case !slices.Contains(codeExts, strings.ToLower(path.Ext(p))):
 		return rankOther
 	case testPath.MatchString(p):

@@ -12,6 +12,7 @@ func TestFileRank(t *testing.T) {
 	for p, want := range map[string]rank{
 		"a/b.go": rankSource, "a/b_test.go": rankTest, "tests/x.py": rankTest, "test_x.py": rankTest, "src/conftest.py": rankTest,
 		"a.spec.ts": rankTest, "a.test.js": rankTest, "src/FooTest.java": rankTest, "__tests__/a.js": rankTest,
+		"vendor/a/b.go": rankAside, "web/node_modules/a.js": rankAside, "api/zz_generated.deepcopy.go": rankAside, "api.pb.go": rankAside, "vendors.go": rankSource,
 		"contest.py": rankSource, "latest/x.rs": rankSource, "README.md": rankOther, "go.sum": rankOther, "testdata/x.json": rankOther, "Makefile": rankOther,
 	} {
 		if got := fileRank(p); got != want {
