@@ -6,9 +6,9 @@ cd "$(dirname "$0")/.."
 tools=$PWD/.tools/bin
 mkdir -p "$tools"
 
-declare -A package=([rg]=ripgrep [git]=git [node]=nodejs [gcc]=gcc [pkg-config]=pkg-config [newuidmap]=uidmap)
+declare -A package=([rg]=ripgrep [ctags]=universal-ctags [git]=git [node]=nodejs [gcc]=gcc [pkg-config]=pkg-config [newuidmap]=uidmap)
 missing=()
-for command in rg git node gcc pkg-config newuidmap; do
+for command in rg ctags git node gcc pkg-config newuidmap; do
   command -v "$command" >/dev/null || missing+=("${package[$command]}")
 done
 pkg-config --exists libseccomp 2>/dev/null || missing+=(libseccomp-dev)

@@ -133,10 +133,11 @@ func (r *report) programs() {
 	for _, p := range []struct{ name, why string }{
 		{"git", "install git"},
 		{"rg", "install ripgrep: the agent searches with it"},
+		{"ctags", "install universal-ctags: the agent finds definitions with it"},
 	} {
 		if path, err := exec.LookPath(p.name); err != nil {
 			r.bad(p.name, "not found; "+p.why)
-		} else if p.name == "rg" && !strings.HasPrefix(path, "/usr/") && !strings.HasPrefix(path, "/bin/") {
+		} else if p.name != "git" && !strings.HasPrefix(path, "/usr/") && !strings.HasPrefix(path, "/bin/") {
 			r.bad(p.name, path+" is outside /usr, which is all that a sandbox sees of this machine; install it there")
 		} else {
 			r.good(p.name, path)
