@@ -310,6 +310,7 @@ func (v *village) steeredToPullRequest() int {
 	writer := v.say("wanda", n, "keep the floor at zero")
 	v.until("the word is taken up", func() bool { return v.seen(writer) })
 	v.model.letGo()
+	v.asked(n)
 	v.until("a pull request", v.state(n, task.InReview, task.Failed))
 	ps := v.pulls()
 	if len(ps) != 1 {
@@ -327,7 +328,7 @@ func (v *village) steeredToPullRequest() int {
 	}
 	v.until("the issue says so", func() bool {
 		said := v.said(n)
-		return len(said) == 1 && strings.Contains(said[0], fmt.Sprintf("waits for review: #%d", p.Number))
+		return len(said) == 2 && strings.Contains(said[0], fmt.Sprintf("waits for review: #%d", p.Number))
 	})
 	v.until("the commit says so", func() bool {
 		var ss []struct{ Status, Context string }
@@ -335,6 +336,24 @@ func (v *village) steeredToPullRequest() int {
 		return slices.Contains(ss, struct{ Status, Context string }{"success", "daybreak"})
 	})
 	return n
+}
+
+// asked: the agent's question calls who asked for the task; it rests until who may write answers,
+// and a reader's answer is none.
+func (v *village) asked(n int) {
+	t := v.t
+	t.Helper()
+	v.until("a question", func() bool { s := v.of(n)[0]; return s.Parked() && len(s.Sandboxes) == 0 })
+	v.until("the issue has it", func() bool {
+		said := v.said(n)
+		return len(said) == 2 && strings.HasPrefix(said[1], "@wanda, Daybreak has a question") && strings.Contains(said[1], "\n    Zero, @rita, or an error?\n")
+	})
+	reader := v.say("rita", n, "an error of course")
+	writer := v.say("wanda", n, "zero it is")
+	v.until("the answer is taken up", func() bool { return v.seen(writer) && !v.of(n)[0].Parked() })
+	if v.seen(reader) || v.of(n)[0].Answered.Who != "wanda" {
+		t.Errorf("acknowledged the reader: %v; answered by %s", v.seen(reader), v.of(n)[0].Answered.Who)
+	}
 }
 
 // reviewed: a comment at a line by who may write leads to one more verified commit on the same
@@ -365,35 +384,52 @@ func (v *village) reviewed(n int) {
 	}
 }
 
-// pushedByAPerson: what a person put on the branch is never overwritten; Daybreak says so and leaves
-// the branch to them.
+// pushedByAPerson: what a person put on the branch is never overwritten: the next follow-up begins
+// with it, also with what Daybreak itself may not change, and its commit goes on top.
 func (v *village) pushedByAPerson(n int) {
 	t := v.t
 	t.Helper()
 	before := v.pulls()[0]
 	clone := filepath.Join(t.TempDir(), "clone")
 	url := strings.Replace(v.URL, "://", "://wanda:"+v.tokens["wanda"]+"@", 1) + "/olga/shop.git"
-	for _, args := range [][]string{
-		{"clone", "--quiet", "--branch", before.Head.Ref, url, clone}, {"-C", clone, "commit", "--quiet", "--allow-empty", "--message=by hand"}, {"-C", clone, "push", "--quiet"},
-	} {
+	in := func(args ...string) {
+		t.Helper()
 		if out, err := gitIn(t.TempDir(), args...); err != nil {
 			t.Fatal(out)
 		}
 	}
+	in("clone", "--quiet", "--branch", before.Head.Ref, url, clone)
+	for name, text := range map[string]string{"NOTES.md": "by hand\n", ".gitea/workflows/ci.yml": "on: [pull_request]\njobs: {}\n"} {
+		if err := os.WriteFile(filepath.Join(clone, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in("-C", clone, "add", "--all")
+	in("-C", clone, "commit", "--quiet", "--message=by hand")
+	in("-C", clone, "push", "--quiet")
 	var theirs string
 	v.until("the forge has the person's commit", func() bool {
 		theirs = v.pulls()[0].Head.Sha
 		return theirs != before.Head.Sha
 	})
 	v.say("wanda", before.Number, "@daybreak-bot say why in a comment")
-	v.until("the follow-up gives way", func() bool {
+	v.until("the follow-up is on top", func() bool {
 		s := v.of(n)[0]
-		return s.State == task.InReview && strings.Contains(s.Reason, "was not pushed")
+		return s.State == task.InReview && s.PullRequest.Head != before.Head.Sha && s.PullRequest.Head != theirs
 	})
-	if p := v.pulls()[0]; p.Head.Sha != theirs || len(v.pulls()) != 1 {
-		t.Errorf("the branch is at %s, the person's commit is %s", p.Head.Sha, theirs)
+	p, s := v.pulls()[0], v.of(n)[0]
+	var c struct {
+		Parents []struct{ Sha string }
+		Files   []struct{ Filename string }
 	}
-	v.until("the issue says so", func() bool { return strings.Contains(v.said(n)[0], "was not pushed") })
+	v.Do(t, v.tokens["olga"], "GET", shop+"/git/commits/"+p.Head.Sha, nil, &c)
+	if len(v.pulls()) != 1 || p.Head.Sha != s.PullRequest.Head || len(c.Parents) != 1 || c.Parents[0].Sha != theirs || len(c.Files) != 1 || c.Files[0].Filename != "price.py" {
+		t.Errorf("the branch is at %s: %+v; the person's commit is %s", p.Head.Sha, c, theirs)
+	}
+	if s.Adopted == nil || s.Adopted.Head != theirs || s.Verification.Kind != task.Verified {
+		t.Errorf("%+v %+v", s.Adopted, s.Verification)
+	}
+	v.until("the record has who pushed", func() bool { p := v.of(n)[0].Pushed; return p != nil && p.By == "wanda" && p.Head == theirs })
 }
 
 // merged: people approve and merge, and the record knows.

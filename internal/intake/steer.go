@@ -341,7 +341,8 @@ func (in *Intake) pushed(ctx context.Context, p place, d forge.Delivery) (string
 	if err != nil {
 		return "", err
 	}
-	if pr := sum.PullRequest; pr == nil || pr.Head == d.After || sum.Pushed != nil && sum.Pushed.Head == d.After {
+	adopted := sum.Adopted != nil && sum.Adopted.Head == d.After // a follow-up saw it first
+	if pr := sum.PullRequest; pr == nil || pr.Head == d.After && !adopted || sum.Pushed != nil && sum.Pushed.Head == d.After {
 		return "ignored: known, or before there was a pull request", nil
 	}
 	if err := in.move(ctx, t.ID, event.BranchPushed{By: d.Sender.Name, Head: d.After, At: d.At.UTC()}); err != nil {

@@ -164,3 +164,112 @@ func TestFollowUpOnANewBase(t *testing.T) {
 		t.Errorf("%+v %v", left, err)
 	}
 }
+
+// TestAPersonsPush: a follow-up begins with what people pushed, on the target's tip if they brought
+// that in; where it cannot be told what is theirs they are asked; what is pushed while it works is
+// not pushed over.
+func TestAPersonsPush(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		people  func(r *rig, in func(args ...string) string)
+		base    string // "old", "tip" or "" for a question
+		changed []string
+	}{
+		{"their own file", func(r *rig, in func(args ...string) string) { r.put(t, "c.txt"); in("commit", "-qam", "x") }, "old", []string{"c.txt"}},
+		{"an update of the branch", func(r *rig, in func(args ...string) string) { in("merge", "-q", "--no-edit", "main") }, "tip", []string{"b.txt"}},
+		{"the same as on the target", func(r *rig, in func(args ...string) string) { r.put(t, "b.txt"); in("commit", "-qam", "x") }, "", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t, task.Limits{})
+			r.cfg.Questions = Questions{Most: 1, Wait: time.Hour}
+			r.verified(t)
+			r.release(t)
+			first, err := r.Run(t.Context(), r.id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tip := r.moves(t, "b.txt")
+			in := func(args ...string) string { return gittest.Run(t, r.repo, args...) }
+			in("checkout", "-q", first.PullRequest.Branch)
+			tt.people(r, func(args ...string) string { in("add", "-A"); return in(args...) })
+			theirs := in("rev-parse", "HEAD")
+			in("checkout", "-q", "main")
+			if r.lease, err = r.cfg.Store.Acquire(t.Context(), r.id, "before", time.Minute, nil); err != nil {
+				t.Fatal(err)
+			}
+			r.record(t, event.StateChanged{From: task.InReview, To: task.Working})
+			one := &run{Worker: r.Worker, j: &journal{st: r.cfg.Store, task: r.id, now: time.Now, lease: r.lease, summary: r.fold(t)}}
+			if one.snap, err = r.cfg.Snapshots.Prepare(t.Context(), snapshot.Source{Repo: r.repo, Ref: first.Created.Base}); err != nil {
+				t.Fatal(err)
+			}
+			r.boxes.refuse = &sandbox.RefusedError{Layer: "test", Err: errors.New("not now")} // of the new base's suite
+			err = one.adopt(t.Context())
+			sum := one.j.Summary()
+			if tt.base == "" {
+				if !errors.Is(err, ErrParked) || !sum.Parked() || sum.Adopted != nil || !strings.Contains(sum.Asked.Question, "merge the tip of main") {
+					t.Fatalf("%v, %+v", err, sum.Asked)
+				}
+				return
+			}
+			want := map[string]string{"old": first.Created.Base, "tip": tip}[tt.base]
+			if a := sum.Adopted; a == nil || a.Head != theirs || a.Base != want || sum.Created.Base != want || sum.PullRequest.Head != theirs || sum.PullRequest.Base != want || strings.Join(a.Paths, " ") != strings.Join(tt.changed, " ") {
+				t.Fatalf("%+v on %s: %v", a, sum.Created.Base, err)
+			}
+			if (tt.base == "tip") != (err != nil) || sum.Rebasing() {
+				t.Errorf("%v, rebasing: %v", err, sum.Rebasing())
+			}
+			files, err := one.savedWorkspace(t.Context())
+			if err != nil || files[0].Path != "a.txt" || string(files[0].Content) != "two\n" || (len(files) == 2) != (tt.base == "old") {
+				t.Errorf("%+v %v", files, err)
+			}
+		})
+	}
+}
+
+func (r *rig) put(t *testing.T, name string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(r.repo, name), []byte("a person's\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPushedMeanwhile: what people pushed while a follow-up worked is left to them.
+func TestPushedMeanwhile(t *testing.T) {
+	r := newRig(t, task.Limits{})
+	r.verified(t)
+	r.release(t)
+	first, err := r.Run(t.Context(), r.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.lease, err = r.cfg.Store.Acquire(t.Context(), r.id, "before", time.Minute, nil); err != nil {
+		t.Fatal(err)
+	}
+	snap, err := r.cfg.Snapshots.Prepare(t.Context(), snapshot.Source{Repo: r.repo, Ref: first.Created.Base})
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := []git.Change{{Path: "a.txt", Mode: git.ModeFile, Content: []byte("two and a half\n")}}
+	tree, err := r.cfg.Git.BuildTree(t.Context(), snap.GitDir, snap.Base, change)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.record(
+		t, event.StateChanged{From: task.InReview, To: task.Working}, event.StateChanged{From: task.Working, To: task.Verifying},
+		event.Submitted{Title: "fix it"}, event.WorkspaceSaved{Change: text(t, change), Files: 1}, event.Exported{Tree: tree, Paths: []string{"a.txt"}},
+		event.VerificationFinished{Kind: task.Verified, Document: text(t, task.Verdict{Kind: task.Verified})},
+		event.StateChanged{From: task.Verifying, To: task.Publishing},
+	)
+	r.release(t)
+	gittest.Run(t, r.repo, "checkout", "-q", first.PullRequest.Branch)
+	gittest.Run(t, r.repo, "commit", "-q", "--allow-empty", "-m", "by hand")
+	theirs := gittest.Run(t, r.repo, "rev-parse", "HEAD")
+	gittest.Run(t, r.repo, "checkout", "-q", "main")
+	sum, err := r.Run(t.Context(), r.id)
+	if err != nil || sum.State != task.InReview || !strings.Contains(sum.Reason, "was not pushed") {
+		t.Fatalf("%s %q %v", sum.State, sum.Reason, err)
+	}
+	if now := gittest.Run(t, r.repo, "rev-parse", first.PullRequest.Branch); now != theirs {
+		t.Errorf("the branch is at %s", now)
+	}
+}
