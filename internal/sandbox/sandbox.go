@@ -35,7 +35,7 @@ const IndexDir = "/.daybreak/index"
 // Spec says what to start.
 type Spec struct {
 	Task    string // owner; orphans are found by it
-	Purpose string // "agent", "probe", "baseline", "red", "green", "prepare", "exec"
+	Purpose string // "agent", "probe", "baseline", "red", "green", "prepare", "index", "exec"
 	Tree    string // host directory, read-only lowest layer of WorkDir; may be empty
 	Work    Layers // over Tree: what preparing the checkout left in it, such as node_modules
 	Home    Layers
