@@ -223,7 +223,10 @@ func bannerOf(v *taskView) banner {
 	case task.Queued:
 		b.Say = "It begins as soon as a worker is free."
 	case task.Preparing, task.Working, task.Verifying:
-		b.Say = firstOf(sum.Reason, doing(v))
+		b.Say = firstOf(doing(v), sum.Reason)
+		if words := lastWords(v); words != "" {
+			b.Facts = append(b.Facts, bannerFact{"dash", words})
+		}
 	}
 	if d != nil && (accepted || !sum.State.Done()) {
 		for _, r := range d.Reproduction {
@@ -274,6 +277,23 @@ func shortTest(id string) string {
 		return id[i+2:]
 	}
 	return id
+}
+
+// lastWords is how what the model said last begins.
+func lastWords(v *taskView) string {
+	for i := len(v.Story.Items) - 1; i >= 0; i-- {
+		st := v.Story.Items[i].Step
+		if st == nil || st.Response == nil {
+			continue
+		}
+		said, _ := story.Said(st.Response.Message.Inline)
+		first, _, _ := strings.Cut(said, "\n")
+		if first == "" {
+			return ""
+		}
+		return fmt.Sprintf("step %d: %s", st.N, headOf(first, 240))
+	}
+	return ""
 }
 
 // doing is what happens right now.

@@ -127,7 +127,11 @@ func show(ctx context.Context, env *kit.Env, o run.Options, pages bool) error {
 		say("watch it in a browser (the link signs you in once)\n  %s\n", link)
 	}
 	if err := run.Task(ctx, env, a, o, []byte(demo.Issue())); err != nil {
-		return err
+		if shown == nil || ctx.Err() != nil {
+			return err
+		}
+		env.Print(err)
+		return errors.Join(shown.rest(ctx, env.Out), &kit.ExitError{Code: kit.CodeOf(err)}) // its page says how it ended
 	}
 	if o.JSON {
 		return nil
