@@ -36,6 +36,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/prover"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/sandbox/oci"
+	"github.com/daybreak-agent/daybreak/internal/sandbox/warm"
 	"github.com/daybreak-agent/daybreak/internal/snapshot"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -72,6 +73,7 @@ type App struct {
 	signer   *signer
 	registry *intake.Registry
 	runtime  *oci.Runtime            // once asked for
+	ready    *warm.Pool              // where tasks are served, unless it is off
 	mirror   *service.Keeper         // once asked for
 	known    func() *catalog.Catalog // the embedded one, decoded at first use
 }
@@ -125,8 +127,13 @@ func Open(ctx context.Context, o Options) (*App, error) {
 // Close unmounts what sandboxes shared and closes the store.
 func (a *App) Close() error {
 	var err error
+	if a.ready != nil {
+		end, cancel := context.WithTimeout(context.Background(), time.Minute)
+		err = a.ready.Close(end)
+		cancel()
+	}
 	if a.mirror != nil {
-		err = a.mirror.Close()
+		err = errors.Join(err, a.mirror.Close())
 	}
 	if a.runtime != nil {
 		err = errors.Join(err, a.runtime.Close())

@@ -45,6 +45,7 @@ func (a *App) Dispatcher(workers int, draining <-chan struct{}, every ...dispatc
 			return nil, err
 		}
 		wc.LeaseTTL, wc.Draining = c.Lease, draining
+		wc.Runtime = a.keepReady(wc.Runtime)
 		wc.Questions = worker.Questions{Most: a.Config.Questions.Most, Wait: a.Config.Questions.Wait}
 		cfg.Run, cfg.Sweep = a.runner(worker.New(wc)), a.sweep
 	}

@@ -192,15 +192,17 @@ func (s *Store) listMirrors(need needs, repos map[string]string) ([]Kept, error)
 
 // busy reports whether a process has it right now.
 func (s *Store) busy(k Kept) (bool, error) {
-	name := useLock(k.Digest)
-	if k.Kind == kindMirror {
-		name = k.Digest
+	names := []string{useLock(k.Digest)}
+	if k.Kind == kindMirror { // it is read, or fetched into
+		names = append(names, k.Digest)
 	}
-	unlock, err := s.tryLock(name)
-	if err != nil || unlock == nil {
-		return err == nil, err
+	for _, name := range names {
+		unlock, err := s.tryLock(name)
+		if err != nil || unlock == nil {
+			return err == nil, err
+		}
+		unlock(false)
 	}
-	unlock(false)
 	return false, nil
 }
 
@@ -339,14 +341,16 @@ func (s *Store) drop(ctx context.Context, k Kept) error {
 }
 
 func (s *Store) dropMirror(name string) error {
-	unlock, err := s.tryLock(name)
-	if err != nil {
-		return err
+	for _, lock := range []string{useLock(name), name} {
+		unlock, err := s.tryLock(lock)
+		if err != nil {
+			return err
+		}
+		if unlock == nil {
+			return &task.Error{Class: task.Conflict, Msg: "mirror " + name + " is in use"}
+		}
+		defer unlock(true)
 	}
-	if unlock == nil {
-		return &task.Error{Class: task.Conflict, Msg: "mirror " + name + " is in use"}
-	}
-	defer unlock(true)
 	dir := filepath.Join(s.cfg.Dir, "repos")
 	away, err := os.MkdirTemp(dir, ".broken-")
 	if err != nil {

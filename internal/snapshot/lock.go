@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -144,11 +145,13 @@ func (s *Store) letGo(digest string) {
 }
 
 // Done says that the caller starts no further sandbox on the snapshot and its layers, and has
-// ended those it started: they may be collected. Every [Store.Prepare] holds its snapshot until
+// ended those it started: they may be collected. Every [Store.Prepare] holds its snapshot and the
+// mirror until
 // then, or until the process ends; so do prepared dependencies. A snapshot may be held many
 // times.
 func (s *Store) Done(snap Snapshot) {
 	s.letGo(snap.Digest)
+	s.letGo(mirrorOf(snap))
 	if snap.Layers.Digest != "" {
 		s.letGo(snap.Layers.Digest)
 	}
@@ -169,14 +172,31 @@ func (s *Store) Release() {
 	}
 }
 
-// Hold holds a snapshot and its layers once more, for somebody who outlives the caller.
-func (s *Store) Hold(ctx context.Context, snap Snapshot) error {
-	if err := s.hold(ctx, snap.Digest); err != nil || snap.Layers.Digest == "" {
-		return err
+// HoldPaths holds the snapshots and layers that directories belong to, for somebody who outlives
+// the caller. ok is false, and nothing is held, when one of the directories is gone.
+func (s *Store) HoldPaths(ctx context.Context, dirs []string) (release func(), ok bool) {
+	var got []string
+	release = func() {
+		for _, d := range got {
+			s.letGo(d)
+		}
+		got = nil
 	}
-	if err := s.hold(ctx, snap.Layers.Digest); err != nil {
-		s.letGo(snap.Digest)
-		return err
+	for _, dir := range dirs {
+		rel, err := filepath.Rel(s.cfg.Dir, dir)
+		parts := strings.Split(filepath.ToSlash(rel), "/")
+		if err == nil && len(parts) > 1 && (parts[0] == "snapshots" || parts[0] == "layers") && validDigest(parts[1]) {
+			if err = s.hold(ctx, parts[1]); err == nil {
+				got = append(got, parts[1])
+			}
+		}
+		if err == nil {
+			_, err = os.Stat(dir)
+		}
+		if err != nil {
+			release()
+			return func() {}, false
+		}
 	}
-	return nil
+	return release, true
 }

@@ -47,6 +47,11 @@ func (s *Store) Prepare(ctx context.Context, src Source) (Snapshot, error) {
 			return got, nil
 		}
 	}
+	// From here on the mirror stays, whether it has a snapshot or not.
+	if err := s.hold(ctx, mirrorName(src.Repo)); err != nil {
+		return Snapshot{}, err
+	}
+	defer s.letGo(mirrorName(src.Repo))
 	base, rebuilt, err := s.fetch(ctx, src, src.Ref)
 	if err != nil {
 		return Snapshot{}, err
@@ -283,10 +288,14 @@ func syncAll(dir string) error {
 	return nil
 }
 
-// take holds a complete snapshot and reads it.
+// take holds a complete snapshot and its mirror, and reads it.
 func (s *Store) take(ctx context.Context, src Source, base string) (Snapshot, error) {
-	d := digest(src, base)
+	d, mirror := digest(src, base), mirrorName(src.Repo)
+	if err := s.hold(ctx, mirror); err != nil {
+		return Snapshot{}, err
+	}
 	if err := s.hold(ctx, d); err != nil {
+		s.letGo(mirror)
 		return Snapshot{}, err
 	}
 	m, _, err := s.meta(d)
@@ -295,6 +304,7 @@ func (s *Store) take(ctx context.Context, src Source, base string) (Snapshot, er
 	}
 	if err != nil {
 		s.letGo(d)
+		s.letGo(mirror)
 		return Snapshot{}, err
 	}
 	s.touch(s.dir(d))

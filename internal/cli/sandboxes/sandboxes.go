@@ -61,7 +61,11 @@ func list(env *kit.Env) *cobra.Command {
 					if !owned(h) {
 						state = "gone: `daybreak sandbox gc` ends it"
 					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", h.ID, h.Task, h.Purpose, env.Now().Sub(h.Started).Round(time.Second), state)
+					of := h.Task
+					if of == "" { // one that waits for a task, or whose record is damaged
+						of = "-"
+					}
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", h.ID, of, h.Purpose, env.Now().Sub(h.Started).Round(time.Second), state)
 				}
 				return w.Flush()
 			})

@@ -1,0 +1,56 @@
+package app
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/daybreak-agent/daybreak/internal/sandbox"
+	"github.com/daybreak-agent/daybreak/internal/sandbox/warm"
+)
+
+// keepReady puts the operator's pool of ready sandboxes before the runtime.
+func (a *App) keepReady(rt sandbox.Runtime) sandbox.Runtime {
+	w := a.Config.Serve.Warm
+	if w.Count == 0 {
+		return rt
+	}
+	a.ready = warm.New(warm.Config{
+		Runtime: rt, Dir: readyDir(a.Dir), Count: w.Count, Memory: int64(w.Memory), Idle: w.Idle,
+		Hold: a.Snapshots.HoldPaths, Now: a.Now, Logger: a.opts.Logger,
+	})
+	return a.ready
+}
+
+// Ready says what the pool of ready sandboxes did and has, for metrics. It is zero where there is
+// none.
+func (a *App) Ready() warm.Stats {
+	if a.ready == nil {
+		return warm.Stats{}
+	}
+	return a.ready.Stats()
+}
+
+// readyDir is a short path of this process's own for sockets. What processes that are gone left
+// there is removed.
+func readyDir(dir string) string {
+	all := mirrorRunDir(dir) + "-ready"
+	host, pid, start := splitOwner(Owner())
+	entries, _ := os.ReadDir(all) // none, the first time
+	for _, e := range entries {
+		was, began, ok := strings.Cut(e.Name(), "-")
+		if ok && Gone(fmt.Sprintf("%s:%s:%s", host, was, began)) {
+			_ = os.RemoveAll(filepath.Join(all, e.Name())) // the next process tries again
+		}
+	}
+	return filepath.Join(all, pid+"-"+start)
+}
+
+func splitOwner(owner string) (host, pid, start string) {
+	parts := strings.SplitN(owner, ":", 3)
+	for len(parts) < 3 {
+		parts = append(parts, "")
+	}
+	return parts[0], parts[1], parts[2]
+}
