@@ -61,7 +61,7 @@ type Running struct {
 	Repo  string     `json:"repo"`
 	Title string     `json:"title"`
 	State task.State `json:"state"`
-	Owner string     `json:"owner"` // of the lease
+	Owner string     `json:"owner"` // of the lease; for operators
 	Epoch int64      `json:"epoch"`
 	Until time.Time  `json:"until"` // when the lease ends unless it is renewed
 }
@@ -111,6 +111,9 @@ func (a *API) fleet(w http.ResponseWriter, r *http.Request) error {
 	out := Fleet{Running: []Running{}, Queue: []Queued{}, Sandboxes: []Sandbox{}, Limits: []Limit{}, Streams: a.cfg.Hub.Open()}
 	for _, x := range f.Running {
 		if may(x.Repo) {
+			if !v.Operates() {
+				x.Owner = "" // names machines
+			}
 			out.Running = append(out.Running, x)
 		}
 	}
