@@ -42,11 +42,20 @@ func (g *goFinder) visit(n ast.Node) bool {
 		return n.Tok != token.IMPORT && n.Tok != token.TYPE
 	case *ast.IfStmt:
 		g.replace(n.Cond.Pos(), n.Cond.End(), "!("+g.source(n.Cond)+")", "negated condition", rankNegate)
+		g.replace(n.Cond.Pos(), n.Cond.End(), "("+g.source(n.Cond)+") || true", "condition always true", rankConstant)
+		g.replace(n.Cond.Pos(), n.Cond.End(), "("+g.source(n.Cond)+") && false", "condition never true", rankReturn)
+	case *ast.UnaryExpr:
+		if n.Op == token.NOT {
+			g.replace(n.Pos(), n.X.Pos(), "", "removed negation", rankNegate)
+		}
 	case *ast.BinaryExpr:
 		g.binary(n)
 	case *ast.BasicLit:
 		if v, err := strconv.ParseInt(n.Value, 10, 32); err == nil && n.Kind == token.INT {
 			g.replace(n.Pos(), n.End(), strconv.FormatInt(v+1, 10), "other number", rankConstant)
+			if v > 0 {
+				g.replace(n.Pos(), n.End(), strconv.FormatInt(v-1, 10), "other number", rankBoundary)
+			}
 		}
 	case *ast.Ident:
 		if by := map[string]string{"true": "false", "false": "true"}[n.Name]; by != "" {

@@ -11,6 +11,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/daybreak-agent/daybreak/internal/verify/syntax"
 )
 
 // Hunk is a run of lines that differ, with no unchanged line inside. Lines count from 1; a
@@ -107,55 +109,44 @@ func Revert(before, after []byte, hunks ...Hunk) []byte {
 	return bytes.Join(out, nil)
 }
 
-// language says how a file's comments and strings look, and what its operators are.
+// language is how a file is read.
 type language struct {
-	name  string
-	line  []string // start of a comment that ends with the line
-	block bool     // /* … */
-	words bool     // and, or, not, True, False
-	typed bool     // a return cannot just drop its value
+	lang  syntax.Lang
+	words bool // and, or, not
+	loose bool // a line's end may end a statement
 }
 
 func languageOf(p string) (language, bool) {
-	c := func(name string, typed bool) (language, bool) {
-		return language{name: name, line: []string{"//"}, block: true, typed: typed}, true
-	}
+	l := syntax.Of(p)
 	switch strings.ToLower(path.Ext(p)) {
-	case ".go":
-		return c("go", true)
-	case ".py":
-		return language{name: "python", line: []string{"#"}, words: true}, true
-	case ".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx", ".mts", ".cts":
-		return c("javascript", false)
-	case ".java", ".kt", ".scala", ".cs", ".swift", ".c", ".h", ".cc", ".cpp", ".cxx", ".hpp", ".hh":
-		return c("c", true)
-	case ".rs":
-		return c("rust", true)
-	case ".php":
-		return language{name: "php", line: []string{"//", "#"}, block: true}, true
-	case ".rb":
-		return language{name: "ruby", line: []string{"#"}}, true
+	case ".kt", ".kts", ".scala", ".swift", ".groovy": // near enough, word by word
+		return language{lang: syntax.Java, loose: true}, true
 	}
-	return language{}, false
+	return language{lang: l, words: l == syntax.Python || l == syntax.Ruby || l == syntax.PHP}, l != syntax.None
 }
 
 // Code reports whether the lines of the text hold code of a known language: more than
-// comments, blank lines and brackets.
+// comments, blank lines, brackets, texts that stand alone and imports.
 func Code(p string, text []byte, from, n int) bool {
 	l, ok := languageOf(p)
 	if !ok {
 		return false
 	}
-	m := mask(text, l)
-	for i, line := range lines(m) {
-		if i+1 < from || i+1 >= from+n {
+	toks := syntax.Lex(text, l.lang)
+	for i, t := range toks {
+		if t.Line < from || t.Line >= from+n || t.Kind == syntax.Text && (i == 0 || toks[i-1].Line != t.Line) && (i+1 == len(toks) || toks[i+1].Line != t.Line) {
 			continue
 		}
-		s := strings.TrimSpace(string(line))
-		if strings.Trim(s, "(){}[];,\" \t") == "" || imports(l, s) {
+		if t.Kind == syntax.Punct && strings.Contains("(){}[];,", t.Text) {
 			continue
 		}
-		return true
+		first := i
+		for first > 0 && toks[first-1].Line == t.Line {
+			first--
+		}
+		if !imports(l, lineOf(text, toks[first].At)) {
+			return true
+		}
 	}
 	return false
 }
@@ -163,75 +154,9 @@ func Code(p string, text []byte, from, n int) bool {
 // imports reports whether a line only names what another line uses.
 func imports(l language, s string) bool {
 	for _, word := range []string{"import ", "from ", "package ", "use ", "using ", "#include", "require "} {
-		if strings.HasPrefix(s, word) && (l.name != "c" || word != "from ") {
+		if strings.HasPrefix(s, word) && (l.lang == syntax.Python || l.lang == syntax.JavaScript || word != "from ") {
 			return true
 		}
 	}
 	return false
-}
-
-// mask is the text with the insides of strings and comments blanked, byte for byte as long.
-// Quotes of strings stay.
-func mask(text []byte, l language) []byte {
-	out := slices.Clone(text)
-	blank := func(from, to int) {
-		for i := from; i < to && i < len(out); i++ {
-			if out[i] != '\n' {
-				out[i] = ' '
-			}
-		}
-	}
-	for i := 0; i < len(text); {
-		rest := text[i:]
-		switch {
-		case slices.ContainsFunc(l.line, func(s string) bool { return bytes.HasPrefix(rest, []byte(s)) }):
-			end := bytes.IndexByte(rest, '\n')
-			if end < 0 {
-				end = len(rest)
-			}
-			blank(i, i+end)
-			i += end
-		case l.block && bytes.HasPrefix(rest, []byte("/*")):
-			end := len(rest)
-			if at := bytes.Index(rest[2:], []byte("*/")); at >= 0 {
-				end = at + 4
-			}
-			blank(i, i+end)
-			i += end
-		case rest[0] == '"' || rest[0] == '\'' || rest[0] == '`':
-			n := stringLength(rest, l)
-			blank(i+1, i+n-1)
-			i += n
-		default:
-			i++
-		}
-	}
-	return out
-}
-
-// stringLength is the length of the string literal at the start of s. A quote that is no
-// literal (a lifetime, an apostrophe) counts as itself.
-func stringLength(s []byte, l language) int {
-	q := s[0]
-	if l.words && len(s) >= 3 && s[1] == q && s[2] == q {
-		if at := bytes.Index(s[3:], []byte{q, q, q}); at >= 0 {
-			return at + 6
-		}
-		return len(s)
-	}
-	multi := q == '`' || l.name == "php" || l.name == "ruby" || l.name == "rust" && q == '"'
-	for i := 1; i < len(s); i++ {
-		switch {
-		case s[i] == '\\' && (q != '`' || l.name != "go"):
-			i++
-		case s[i] == q:
-			if l.name == "rust" && q == '\'' && i > 4 {
-				return 1
-			}
-			return i + 1
-		case s[i] == '\n' && !multi:
-			return 1
-		}
-	}
-	return 1
 }

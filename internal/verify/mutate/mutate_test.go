@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"go/parser"
 	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -75,7 +79,34 @@ func TestMutantsOfEachLanguage(t *testing.T) {
 		}, nil},
 		{"a.c", "int f(int *a, int n) {\n  if (!a || n <= 0) return -1;\n  a->n += 2; /* a == b */\n  return n - 1;\n}\n", []string{
 			"negated condition:   if (!(!a || n <= 0)) return -1;", "negated comparison:   if (!a || n > 0) return -1;", "swapped operator:   a->n -= 2; /* a == b */", "swapped operator:   return n + 1;",
-		}, []string{"a != b", "-=>"}},
+			"removed negation:   if (a || n <= 0) return -1;", "condition never true:   if ((!a || n <= 0) && 0) return -1;", "other number:   return n - 0;", "swapped connective:   if (!a && n <= 0) return -1;",
+		}, []string{"a != b", "-=>", "int /a"}},
+		{"a.cc", "#include <map>\n#define N 3\nstruct P { int x = 4; };\nint f(const std::map<int, P> &m, char *p) {\n  auto s = R\"(a == b)\";\n  log(\"x\");\n  if (m.size() >= 2 && !p)\n    return -1;\n  for (int i = 0; i < 3; ++i) total += i * 2;\n  return total;\n}\n", []string{
+			"deleted statement:   ;", "moved boundary:   if (m.size() > 2 && !p)", "removed negation:   if (m.size() >= 2 && p)", "negated comparison:   for (int i = 0; i >= 3; ++i) total += i * 2;", "swapped operator:   for (int i = 0; i < 3; ++i) total += i / 2;",
+		}, []string{"a != b", "N 4", "x = 5", "map<=int", "char /p", "int, P> &&"}},
+		{"A.cs", "using X.Y;\nclass A {\n  [Range(1, 9)]\n  public int F(List<int> a, string s) {\n    if (a.Count > 3 || s == @\"x == \"\"y\") {\n      this.n = 4;\n      Log($\"{s} == b\");\n    }\n    return a.Count - 1; // a == b\n  }\n}\n", []string{
+			"negated condition:     if (!(a.Count > 3 || s == @\"x == \"\"y\")) {", "swapped comparison:     if (a.Count > 3 || s != @\"x == \"\"y\") {", "swapped connective:     if (a.Count > 3 && s == @\"x == \"\"y\") {",
+			"deleted statement:       ;", "swapped operator:     return a.Count + 1; // a == b", "condition always true:     if ((a.Count > 3 || s == @\"x == \"\"y\") || true) {",
+		}, []string{"x != ", "Range(2", "} != b", "List>="}},
+		{"a.php", "<?php\nuse A\\B;\nfunction f(array $a, ?int $n = null): int {\n    if (count($a) === 0 and !$n) {\n        throw new E(\"a == b\");\n    }\n    $this->n += 3; # a == b\n    return $n - 2;\n}\n", []string{
+			"negated condition:     if (!(count($a) === 0 and !$n)) {", "swapped comparison:     if (count($a) !== 0 and !$n) {", "swapped connective:     if (count($a) === 0 or !$n) {", "removed negation:     if (count($a) === 0 and $n) {",
+			"swapped operator:     $this->n -= 3; # a == b", "dropped result:     return null;", "swapped operator:     return $n + 2;",
+		}, []string{"a != b"}},
+		{"b.rb", "def f(a)\n  return 1 if a.empty? or not b\n  x.each do |y|\n    log <<~T\n      a == b\n    T\n    @n += 1\n    y.save!\n  end\n  /a == b/ =~ c\nend\n", []string{
+			"negated condition:   return 1 if !(a.empty? or not b)", "swapped connective:   return 1 if a.empty? and not b", "removed negation:   return 1 if a.empty? or b", "swapped operator:     @n -= 1", "deleted statement:     ", "dropped result:   return nil if a.empty? or not b",
+		}, []string{"a != b"}},
+		{"b.ts", "interface A { n: 3; f(): boolean }\ntype B = 1 | 2;\nexport function g<T extends A>(a: T): string {\n  if (!a.f()) {\n    a.stop()\n    return \"x\";\n  }\n  const re = /a == b/;\n  return a.n >= 3 ? 'y' : 'z';\n}\n", []string{
+			"removed negation:   if (a.f()) {", "deleted statement:     ", "dropped result:     return undefined;", "negated comparison:   return a.n < 3 ? 'y' : 'z';",
+		}, []string{"a != b", "n: 4", "1 | 3", "g<=T"}},
+		{"b.py", "import os\n\n@retry(3)\ndef f(a, *args, **kw):\n    \"\"\"Adds a == b.\"\"\"\n    if (a is not None and\n            a.n >= 3):\n        a.stop(\n            1)\n    x: int = 4\n    return not a\n", []string{
+			"negated condition:     if not ((a is not None and", "swapped connective:     if (a is not None or", "deleted statement:         pass", "removed negation:     return a", "dropped result:     return None",
+		}, []string{"a != b", "retry(4)", "/args", "is None"}},
+		{"b.rs", "#[derive(Debug)]\npub struct A { n: [u8; 4] }\n/* a == /* b */ b */\nimpl A {\n    fn f(&self, x: &mut Vec<u8>) -> Result<u8, E> {\n        if !x.is_empty() && self.n[0] >= 3 {\n            x.clear();\n            self.m = *y * 2;\n        }\n        Ok(self.n[0] + 1)\n    }\n}\n", []string{
+			"negated condition:         if !(!x.is_empty() && self.n[0] >= 3) {", "removed negation:         if x.is_empty() && self.n[0] >= 3 {", "deleted statement:             ;", "swapped operator:             self.m = *y / 2;", "swapped operator:         Ok(self.n[0] - 1)",
+		}, []string{"u8; 5", "a != ", "/y", "->="}},
+		{"B.java", "package a;\nimport b.C;\npublic class B {\n  @Max(3)\n  private int n = 2;\n  boolean f(Map<String, Integer> m) {\n    switch (n) { case 4: return true; }\n    m.remove(\"a\");\n    return m.size() != 3;\n  }\n}\n", []string{
+			"deleted statement:     ;", "swapped comparison:     return m.size() == 3;", "swapped truth value:     switch (n) { case 4: return false; }", "other number:   private int n = 3;",
+		}, []string{"case 5", "Max(4)", "String, Integer>="}},
 	} {
 		n := strings.Count(c.text, "\n")
 		got := Mutants(c.path, []byte(c.text), all(n), 200)
@@ -124,6 +155,57 @@ func TestMutantsStayOnTheChangedLinesAndSpread(t *testing.T) {
 	}
 	if got := Mutants("a.go", []byte("package a\nfunc {"), all(2), 20); got != nil {
 		t.Errorf("broken Go: %+v", got)
+	}
+}
+
+func TestGeneratedFilesHaveNoMutants(t *testing.T) {
+	for p, text := range map[string]string{"a.go": "// Code generated by x. DO NOT EDIT.\n\npackage a\n\nvar x = 1 == 2\n", "a.py": "# @generated\nx = 1 == 2\n", "a.js": "/* This file is automatically generated. */\nx = 1 == 2\n"} {
+		if got := Mutants(p, []byte(text), all(9), 20); got != nil {
+			t.Errorf("%s: %+v", p, got)
+		}
+	}
+}
+
+// TestMutantsAreAccepted gives every mutant of a program to the language's own tools.
+func TestMutantsAreAccepted(t *testing.T) {
+	for _, c := range []struct {
+		tool []string // takes the names of files
+		path string
+		text string
+	}{
+		{[]string{"python3", "-c", "import ast,sys\nfor f in sys.argv[1:]:\n  try: ast.parse(open(f).read())\n  except Exception as e: print(f, e)"}, "a.py", "class A:\n    def f(self, a, b=3, *c):\n        if a < b and not c:\n            self.n += a * 2\n            self.g(a,\n                   b)\n        elif a is not None or a in c: return -1\n        for x in c:\n            if x: continue\n            print(f'{x == 1}')\n        return [y for y in c if y > 1] if c else max(a, b)\n"},
+		{[]string{"node", "-e", "for (const f of process.argv.slice(1)) try { new (require('vm').Script)(require('fs').readFileSync(f, 'utf8')) } catch (e) { console.log(f, e.message) }"}, "a.js", "class A {\n  f(a, b = 3, ...c) {\n    if (a < b && !c.length) {\n      this.n += a * 2\n      this.g(a,\n        b)\n    } else if (a === null || a in c) return -1;\n    for (let i = 0; i < c.length; i++) if (c[i]) continue; else g(/a == b/, `x ${a == b}`)\n    const h = (x) => x > 1 ? { y: 2 } : min(a, b);\n    return c.filter(x => !x)\n      .map(h);\n  }\n}\n"},
+		{[]string{"ruby", "-e", "ARGV.each { |f| begin; $VERBOSE = nil; RubyVM::InstructionSequence.compile(File.read(f)); rescue SyntaxError => e; puts f, e.message; end }"}, "a.rb", "class A\n  def f(a, b = 3, *c)\n    return 1 if a < b and not c.empty?\n    if a == b || !c\n      @n += a * 2\n      g(a,\n        b)\n    elsif a =~ /a == b/ then return nil\n    end\n    c.each do |x|\n      x.save!\n      h = { a: 1, b: x > 1 ? 2 : 3 }\n      log <<~T, h\n        a == b\n      T\n    end\n    c.map { |x| x + 1 }\n      .max\n  end\nend\n"},
+		{[]string{"php", "-r", "foreach (array_slice($argv, 1) as $f) { try { token_get_all(file_get_contents($f), TOKEN_PARSE); } catch (ParseError $e) { echo $f, $e->getMessage(); } }", "--"}, "a.php", "<?php\nclass A {\n  public function f(int $a, $b = 3, ...$c): ?int {\n    if ($a < $b && !count($c)) {\n      $this->n += $a * 2;\n      $this->g($a,\n        $b);\n    } elseif ($a === null || in_array($a, $c)) return -1;\n    foreach ($c as $k => $x) { if (!$x) continue; echo \"x == {$x}\"; }\n    $h = fn($x) => $x > 1 ? ['y' => 2] : min($a, $b);\n    return array_sum($c) + 1;\n  }\n}\n"},
+		{[]string{"gcc", "-fsyntax-only", "-w"}, "a.c", "#include <string.h>\n#define N 3\nstruct p { int n; struct p *next; };\nstatic int g(int, char *);\nstatic int f(struct p *p, char *s, int n)\n{\n    int i, m = 0;\n    if (!p || n <= N && strcmp(s, \"a == b\") == 0)\n        return -1;\n    for (i = 0; i < n; i++) {\n        p->n += i * 2;\n        m = m - (p->n & 1);\n        g(i, s);\n        p = p->next;\n    }\n    switch (n) { case 1: return 2; default: break; }\n    return m > 4 ? m : n + 1;\n}\n"},
+	} {
+		if _, err := exec.LookPath(c.tool[0]); err != nil {
+			t.Log(err) // not one of the machine's: the others show the same
+			continue
+		}
+		dir := t.TempDir()
+		name := func(i int) string { return filepath.Join(dir, strconv.Itoa(i)+c.path) }
+		args := c.tool[1:]
+		got := append([]Mutant{{Operator: "none", Text: []byte(c.text)}}, Mutants(c.path, []byte(c.text), all(99), 200)...)
+		if len(got) < 20 {
+			t.Errorf("%s: %d mutants", c.path, len(got))
+		}
+		for i, m := range got {
+			if err := os.WriteFile(name(i), m.Text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args = append(args, name(i))
+		}
+		out, err := exec.Command(c.tool[0], args...).CombinedOutput()
+		if err == nil && len(bytes.TrimSpace(out)) == 0 {
+			continue
+		}
+		t.Errorf("%s: %v\n%s", c.path, err, out)
+		for i, m := range got {
+			if bytes.Contains(out, []byte(name(i))) {
+				t.Errorf("line %d, %s: %q became %q", m.Line, m.Operator, m.Old, m.New)
+			}
+		}
 	}
 }
 
