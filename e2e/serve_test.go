@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -246,6 +247,42 @@ func killFiles(t *testing.T) *txtar.Archive {
 	return files
 }
 
+// signIn opens a link of `daybreak login-link` as a browser does: once it leads to the pages, of
+// operators too, and never again.
+func (in *installation) signIn(t *testing.T, p *process) {
+	t.Helper()
+	link, err := in.command("login-link").Output()
+	if err != nil || !strings.HasPrefix(string(link), "http://"+p.address(t)+"/sign-in/link?") {
+		t.Fatalf("login-link: %v: %s", err, link)
+	}
+	get := func(c *http.Client, url string) int {
+		t.Helper()
+		res, err := c.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		return res.StatusCode
+	}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	person, stranger := &http.Client{Jar: jar}, &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	queue := "http://" + p.address(t) + "/queue/"
+	if code := get(stranger, queue); code != http.StatusSeeOther {
+		t.Errorf("/queue/ without signing in: %d", code)
+	}
+	for i, want := range []int{http.StatusOK, http.StatusForbidden} {
+		if code := get(person, strings.TrimSpace(string(link))); code != want {
+			t.Errorf("the link, time %d: %d", i+1, code)
+		}
+	}
+	if code := get(person, queue); code != http.StatusOK {
+		t.Errorf("/queue/ after signing in: %d", code)
+	}
+}
+
 // TestServe: a task asked for over HTTP becomes a pull request, once however often it is asked
 // for; what has no right to ask is refused; the process ends well.
 func TestServe(t *testing.T) {
@@ -280,21 +317,7 @@ func TestServe(t *testing.T) {
 			if code, got := p.call(t, "GET", "/api/tasks/"+string(id), apiToken, nil); code != http.StatusOK || got["state"] != "in_review" || got["verdict"] != "verified" {
 				t.Errorf("%d %v", code, got)
 			}
-			for password, want := range map[string]int{apiToken: http.StatusOK, "wrong": http.StatusUnauthorized} {
-				req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+p.address(t)+"/queue/", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				req.SetBasicAuth("operator", password)
-				res, err := http.DefaultClient.Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				_ = res.Body.Close()
-				if res.StatusCode != want {
-					t.Errorf("/queue/ with the password %q: %s", password, res.Status)
-				}
-			}
+			in.signIn(t, p)
 			if n := in.count(t, "branches"); n != 1 {
 				t.Errorf("%d branches", n)
 			}
