@@ -362,6 +362,9 @@ func (a *App) secrets() []policy.Secret {
 		if t, err := f.Token(a.opts.Getenv); err == nil {
 			add("token of "+name, t)
 		}
+		if t, err := f.Fork.Token(a.opts.Getenv); err == nil {
+			add("token of the forks on "+name, t)
+		}
 		if now, old, err := f.Secrets(a.opts.Getenv); err == nil {
 			add("webhook secret of "+name, now)
 			add("old webhook secret of "+name, old)

@@ -61,6 +61,11 @@ func (a *App) openForge(name string, c config.Forge) (forge.Host, error) {
 		return nil, err
 	}
 	w := wire.Config{Internal: c.Internal}
+	forkToken, err := c.Fork.Token(a.opts.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	fork := wire.Fork{Owner: c.Fork.Owner, Token: forkToken}
 	if c.CAFile != "" {
 		pem, err := os.ReadFile(c.CAFile)
 		if err != nil {
@@ -74,11 +79,11 @@ func (a *App) openForge(name string, c config.Forge) (forge.Host, error) {
 	pinned := func(path string) string { return a.registry.Pinned(context.Background(), name, path) }
 	switch c.Kind {
 	case config.Gitea:
-		return gitea.New(gitea.Config{Name: name, URL: c.URL, Token: token, Git: a.Git, Pinned: pinned, Wire: w, Now: a.Now})
+		return gitea.New(gitea.Config{Name: name, URL: c.URL, Token: token, Fork: fork, Git: a.Git, Pinned: pinned, Wire: w, Now: a.Now})
 	case config.GitLab:
-		return gitlab.New(gitlab.Config{Name: name, URL: c.URL, Token: token, Git: a.Git, Pinned: pinned, Wire: w, Now: a.Now})
+		return gitlab.New(gitlab.Config{Name: name, URL: c.URL, Token: token, Fork: fork, Git: a.Git, Pinned: pinned, Wire: w, Now: a.Now})
 	case config.GitHub:
-		g := github.Config{Name: name, URL: c.URL, API: c.APIURL, Token: token, Git: a.Git, Pinned: pinned, Wire: w, Now: a.Now}
+		g := github.Config{Name: name, URL: c.URL, API: c.APIURL, Token: token, Fork: fork, Git: a.Git, Pinned: pinned, Wire: w, Now: a.Now}
 		g.Wire.WriteGap = time.Second // https://docs.github.com/rest/using-the-rest-api/best-practices-for-using-the-rest-api
 		if c.AppID != 0 {
 			text, err := os.ReadFile(c.AppKeyFile)

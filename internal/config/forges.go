@@ -24,12 +24,29 @@ type Forge struct {
 	AppID      int64  `yaml:"app_id"`
 	AppKeyFile string `yaml:"app_key_file"`
 
+	Fork Fork `yaml:"fork"` // branches go to somebody's forks instead of the repositories
+
 	SecretEnv  string `yaml:"webhook_secret_env"`
 	SecretFile string `yaml:"webhook_secret_file"`
 	// The secret that was used before, good until a time, for changing it without losing deliveries.
 	OldSecretEnv   string    `yaml:"webhook_old_secret_env"`
 	OldSecretFile  string    `yaml:"webhook_old_secret_file"`
 	OldSecretUntil time.Time `yaml:"webhook_old_secret_until"`
+}
+
+// Fork says where branches go instead.
+type Fork struct {
+	Owner     string `yaml:"owner"` // user, organisation or group; empty: the repository itself
+	TokenEnv  string `yaml:"token_env"`
+	TokenFile string `yaml:"token_file"`
+}
+
+// Token reads the token that is for the forks; "" where there are none.
+func (f Fork) Token(getenv func(string) string) (string, error) {
+	if f.Owner == "" {
+		return "", nil
+	}
+	return secret("the token for the forks of "+f.Owner, f.TokenEnv, f.TokenFile, "token_file", getenv)
 }
 
 // Intake says what makes a task of an issue, and how many.
@@ -98,6 +115,9 @@ func checkForges(fs map[string]Forge) error {
 		}
 		if f.AppID == 0 && f.TokenEnv == "" && f.TokenFile == "" {
 			return fmt.Errorf("forges.%s: set token_env or token_file", n)
+		}
+		if k := f.Fork; (k.Owner != "") != (k.TokenEnv != "" || k.TokenFile != "") || !regexp.MustCompile(`^([A-Za-z0-9_][A-Za-z0-9_./-]{0,99})?$`).MatchString(k.Owner) {
+			return fmt.Errorf("forges.%s.fork needs an owner, and token_env or token_file with a token for the owner's forks alone", n)
 		}
 		if (f.OldSecretEnv != "" || f.OldSecretFile != "") && f.OldSecretUntil.IsZero() {
 			return fmt.Errorf("forges.%s.webhook_old_secret_until is needed with an old secret", n)

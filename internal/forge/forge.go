@@ -65,4 +65,7 @@ type Forge interface {
 	// OpenPullRequest opens it once; when one exists for the branch it is updated and
 	// returned with found true.
 	OpenPullRequest(ctx context.Context, pr PullRequest) (opened PullRequest, found bool, err error)
+	// Home is the address, for git, of the repository in which a branch of a repository's pull
+	// requests lies: the repository, or a fork of it.
+	Home(ctx context.Context, repo, branch string) (string, error)
 }

@@ -107,7 +107,12 @@ func (in *Intake) report(ctx context.Context, t store.Task) error {
 		}
 	}
 	if st, commit := statusOf(sum); commit != "" && is.Status != commit+" "+string(st.State) {
-		if err := p.host.SetStatus(ctx, p.URL, commit, st); err != nil {
+		err := p.host.SetStatus(ctx, p.URL, commit, st)
+		switch task.ClassOf(err) {
+		case "":
+		case task.Auth, task.NotFound, task.Invalid: // a token that may not, or a commit of a fork: the comment says it all
+			in.cfg.Logger.WarnContext(ctx, "no status is shown at the commit", "task", t.ID, "error", err)
+		default:
 			return err
 		}
 		is.Status = commit + " " + string(st.State)

@@ -22,11 +22,15 @@ func (r *run) adopt(ctx context.Context) error {
 	if pr == nil || sum.State != task.Working || sum.Submitted != nil {
 		return nil
 	}
-	head, err := r.cfg.Git.RemoteBranch(ctx, r.branchHome(sum), pr.Branch)
+	home, err := r.cfg.Forge.Home(ctx, sum.Created.Repo, pr.Branch)
+	if err != nil {
+		return r.unlessLater(ctx, err)
+	}
+	head, err := r.cfg.Git.RemoteBranch(ctx, home, pr.Branch)
 	if err != nil || head == "" || head == pr.Head { // the push will say what is wrong with a branch that is gone
 		return r.unlessLater(ctx, err)
 	}
-	if head, err = r.cfg.Git.FetchCommit(ctx, r.snap.GitDir, r.branchHome(sum), pr.Branch); err != nil {
+	if head, err = r.cfg.Git.FetchCommit(ctx, r.snap.GitDir, home, pr.Branch); err != nil {
 		return r.unlessLater(ctx, err)
 	}
 	if err := r.reviewed(ctx, sum); err != nil {
@@ -77,9 +81,6 @@ func (r *run) askAboutPush(ctx context.Context, sum event.Summary, head string) 
 	}
 	return ErrParked
 }
-
-// branchHome is the repository that the task's branch is in.
-func (r *run) branchHome(sum event.Summary) string { return sum.Created.Repo }
 
 // standsOn finds the base of what people pushed, without a history to read: the tip of the target
 // branch if all of it is in their tree, the task's base if nothing that they changed was changed on

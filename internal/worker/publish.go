@@ -147,9 +147,14 @@ func effectKey(kind, branch, from, commit string) string {
 func (r *run) reviewed(ctx context.Context, sum event.Summary) error {
 	head := sum.PullRequest.Head
 	_, err := r.cfg.Git.Resolve(ctx, r.snap.GitDir, head)
-	if task.ClassOf(err) == task.NotFound {
-		_, err = r.cfg.Git.FetchCommit(ctx, r.snap.GitDir, sum.Created.Repo, head)
+	if task.ClassOf(err) != task.NotFound {
+		return err
 	}
+	home, err := r.cfg.Forge.Home(ctx, sum.Created.Repo, sum.PullRequest.Branch)
+	if err != nil {
+		return err
+	}
+	_, err = r.cfg.Git.FetchCommit(ctx, r.snap.GitDir, home, head)
 	return err
 }
 

@@ -45,8 +45,21 @@ type HostFixture struct {
 	Reactions func(t *testing.T, issue int, comment string) int
 	// Next waits for the next delivery that the adapter does not ignore.
 	Next func(t *testing.T) Delivered
+	// Forked is the adapter with branches in a fork that does not exist yet, for whose owner it has a
+	// token that is good for nothing else.
+	Forked func(t *testing.T) Forked
 	// Requests are all that the adapter sent so far, as "METHOD /path body".
 	Requests func() []string
+}
+
+// Forked is a forge whose branches go to a fork.
+type Forked struct {
+	Host         forge.Host
+	Owner, Token string
+	// Head tells where a branch is in the fork.
+	Head func(t *testing.T, branch string) string
+	// Squat takes the fork's name for another repository.
+	Squat func(t *testing.T)
 }
 
 // RunHost runs the suite of forges with people, and asserts that nothing the adapter ever sends
@@ -70,6 +83,8 @@ func RunHost(t *testing.T, fresh func(t *testing.T) HostFixture) {
 		{"a status at a commit", status},
 		{"a credential", credential},
 		{"what registering looks at", standing},
+		{"branches in a fork", forked},
+		{"what is no fork of ours is not pushed to", squatted},
 		{"deliveries are proven and read: HOOK-01", deliveries},
 	} {
 		t.Run(c.name, func(t *testing.T) {

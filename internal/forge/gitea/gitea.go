@@ -30,6 +30,7 @@ type Config struct {
 	Git    *git.Git
 	Pinned func(path string) string // the number a repository was registered with, "" for none
 	Wire   wire.Config              // Internal, Roots; the rest is filled in
+	Fork   wire.Fork                // where branches go; its zero value is the repository itself
 	Now    func() time.Time
 }
 
@@ -40,6 +41,8 @@ type Forge struct {
 	http *http.Client
 	git  *git.Git
 	pins *wire.Pins
+
+	forks *wire.Forks // nil: none
 }
 
 // New checks the configuration; it asks the server nothing.
@@ -55,8 +58,12 @@ func New(cfg Config) (forge.Host, error) {
 	}
 	f := &Forge{cfg: cfg, web: strings.TrimSuffix(cfg.URL, "/"), http: hc}
 	f.pins = &wire.Pins{Of: cfg.Pinned, Ask: f.ask, Now: cfg.Now}
+	pusher := cfg.Token
+	if cfg.Fork.Owner != "" {
+		f.forks, pusher = &wire.Forks{Owner: cfg.Fork.Owner, Ask: f.askFork, Make: f.fork, Now: cfg.Now}, cfg.Fork.Token
+	}
 	f.git = cfg.Git.With(func(context.Context, string) (*git.Credential, error) {
-		return &git.Credential{Username: "oauth2", Secret: cfg.Token}, nil
+		return &git.Credential{Username: "oauth2", Secret: pusher}, nil
 	})
 	return wire.Tidy(f), nil
 }
@@ -73,8 +80,10 @@ func (f *Forge) Capabilities() forge.Capabilities {
 const draftPrefix = "WIP: "
 
 // api is the official client for one call: it keeps a context, so it is made anew.
-func (f *Forge) api(ctx context.Context) (*sdk.Client, error) {
-	return sdk.NewClient(f.web, sdk.SetHTTPClient(f.http), sdk.SetToken(f.cfg.Token), sdk.SetContext(ctx), sdk.SetGiteaVersion(""), sdk.SetUserAgent("daybreak"))
+func (f *Forge) api(ctx context.Context) (*sdk.Client, error) { return f.as(ctx, f.cfg.Token) }
+
+func (f *Forge) as(ctx context.Context, token string) (*sdk.Client, error) {
+	return sdk.NewClient(f.web, sdk.SetHTTPClient(f.http), sdk.SetToken(token), sdk.SetContext(ctx), sdk.SetGiteaVersion(""), sdk.SetUserAgent("daybreak"))
 }
 
 // repo is one registered repository for one call.
@@ -141,11 +150,18 @@ func (f *Forge) Push(ctx context.Context, p forge.Push) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return f.git.Push(ctx, p.GitDir, r.Clone, p.Commit, p.Branch, p.Old)
+	home, err := f.home(ctx, r)
+	if err != nil {
+		return false, err
+	}
+	return f.git.Push(ctx, p.GitDir, home.Clone, p.Commit, p.Branch, p.Old)
 }
 
 // Credential implements [forge.Host].
 func (f *Forge) Credential(ctx context.Context, address string) (forge.Credential, error) {
+	if ok, err := f.isFork(ctx, address); ok || err != nil {
+		return forge.Credential{Username: "oauth2", Secret: f.cfg.Fork.Token}, err
+	}
 	if _, err := f.at(ctx, address); err != nil {
 		return forge.Credential{}, err
 	}
@@ -159,10 +175,14 @@ func (f *Forge) FindPullRequest(ctx context.Context, address, branch string) (*f
 	if err != nil {
 		return nil, err
 	}
-	return f.find(r, address, branch)
+	home, err := f.home(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return f.find(r, home, address, branch)
 }
 
-func (f *Forge) find(r repo, address, branch string) (*forge.PullRequest, error) {
+func (f *Forge) find(r, home repo, address, branch string) (*forge.PullRequest, error) {
 	var found *sdk.PullRequest
 	_, err := wire.Pages(forge.MaxItems, func(page int) ([]*sdk.PullRequest, int, error) {
 		prs, res, err := r.ListRepoPullRequests(r.owner, r.name, sdk.ListPullRequestsOptions{
@@ -172,7 +192,7 @@ func (f *Forge) find(r repo, address, branch string) (*forge.PullRequest, error)
 			return nil, 0, err
 		}
 		i := slices.IndexFunc(prs, func(p *sdk.PullRequest) bool {
-			return p.Head != nil && p.Head.Ref == branch && strconv.FormatInt(p.Head.RepoID, 10) == r.ID
+			return p.Head != nil && p.Head.Ref == branch && strconv.FormatInt(p.Head.RepoID, 10) == home.ID
 		})
 		if i >= 0 {
 			found = prs[i]
@@ -232,17 +252,25 @@ func (f *Forge) OpenPullRequest(ctx context.Context, pr forge.PullRequest) (forg
 	if pr.Base == "" {
 		pr.Base = r.DefaultBranch
 	}
+	home, err := f.home(ctx, r)
+	if err != nil {
+		return pr, false, err
+	}
+	head := pr.Branch
+	if home.ID != r.ID {
+		head = home.owner + ":" + head
+	}
 	return wire.Pulls{
-		Find: func() (*forge.PullRequest, error) { return f.find(r, pr.Repo, pr.Branch) },
+		Find: func() (*forge.PullRequest, error) { return f.find(r, home, pr.Repo, pr.Branch) },
 		Create: func(title string) (forge.PullRequest, error) {
-			made, _, err := r.CreatePullRequest(r.owner, r.name, sdk.CreatePullRequestOption{Head: pr.Branch, Base: pr.Base, Title: title, Body: pr.Body})
+			made, _, err := home.CreatePullRequest(r.owner, r.name, sdk.CreatePullRequestOption{Head: head, Base: pr.Base, Title: title, Body: pr.Body})
 			if err != nil {
 				return forge.PullRequest{}, err
 			}
 			return pullRequest(pr.Repo, made), nil
 		},
 		Edit: func(number int, title string) (forge.PullRequest, error) {
-			done, _, err := r.EditPullRequest(r.owner, r.name, int64(number), sdk.EditPullRequestOption{Title: title, Body: &pr.Body})
+			done, _, err := home.EditPullRequest(r.owner, r.name, int64(number), sdk.EditPullRequestOption{Title: title, Body: &pr.Body})
 			if err != nil {
 				return forge.PullRequest{}, err
 			}
@@ -263,6 +291,16 @@ func (f *Forge) PullRequest(ctx context.Context, address string, number int) (fo
 		return forge.PullRequest{}, err
 	}
 	return pullRequest(address, p), nil
+}
+
+// Home implements [forge.Forge].
+func (f *Forge) Home(ctx context.Context, address, _ string) (string, error) {
+	r, err := f.at(ctx, address)
+	if err != nil {
+		return "", err
+	}
+	home, err := f.home(ctx, r)
+	return home.Clone, err
 }
 
 // SetStatus implements [forge.Host].

@@ -75,7 +75,7 @@ func (w *world) fixture(t *testing.T) forgetest.HostFixture {
 	front := forgetest.Record(t, w.URL)
 	g := forgetest.Git(t)
 	pinned := strconv.FormatInt(made.ID, 10)
-	f, err := New(Config{
+	cfg := Config{
 		Name: "gitea", URL: front.URL, Token: w.tokens["daybreak-bot"], Git: g, Now: time.Now, Wire: wire.Config{Internal: true},
 		Pinned: func(p string) string {
 			if p == path {
@@ -83,7 +83,8 @@ func (w *world) fixture(t *testing.T) forgetest.HostFixture {
 			}
 			return ""
 		},
-	})
+	}
+	f, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,6 +103,29 @@ func (w *world) fixture(t *testing.T) forgetest.HostFixture {
 			},
 		},
 		Host: f, Writer: "wanda", Reader: "rita", Stranger: "stan", Bot: "daybreak-bot", Secret: []byte(hookSecret),
+		Forked: func(t *testing.T) forgetest.Forked {
+			if w.tokens["daybreak-forks"] == "" {
+				w.tokens["daybreak-forks"] = w.User(t, "daybreak-forks", giteatest.Scopes()...)
+			}
+			token := w.tokens["daybreak-forks"]
+			cfg.Fork = wire.Fork{Owner: "daybreak-forks", Token: token}
+			k, err := New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return forgetest.Forked{
+				Host: k, Owner: "daybreak-forks", Token: token,
+				Head: func(t *testing.T, branch string) string {
+					line := gittest.Run(t, seed, "ls-remote", strings.Replace(w.URL, "://", "://daybreak-forks:"+token+"@", 1)+"/daybreak-forks/"+name+".git", "refs/heads/"+branch)
+					id, _, _ := strings.Cut(line, "\t")
+					return id
+				},
+				Squat: func(t *testing.T) {
+					w.Do(t, w.tokens["olga"], "POST", "/user/repos", map[string]any{"name": name + "-other", "auto_init": true, "default_branch": "main"}, nil)
+					w.Do(t, token, "POST", "/repos/olga/"+name+"-other/forks", map[string]any{"name": name}, nil)
+				},
+			}
+		},
 		OpenIssue: func(t *testing.T, by, title, body string) int {
 			var i struct{ Number int }
 			w.Do(t, w.tokens[by], "POST", repo+"/issues", map[string]any{"title": title, "body": body}, &i)

@@ -48,6 +48,8 @@ type hub struct {
 	desc  *description
 	srv   *httptest.Server
 	bare  string
+	other string       // the fork, "" until there is one
+	squat bool         // which is none
 	files http.Handler // of git
 	key   *rsa.PrivateKey
 	hook  *forgetest.Hook
@@ -80,6 +82,7 @@ type ticket struct {
 
 type proposalOf struct {
 	head, base, mergedBy, merge string
+	forked                      bool // the head is in the fork
 	draft                       bool
 	ended                       time.Time
 }
@@ -118,7 +121,13 @@ func operations() map[string]handler {
 			u["user_view_type"] = "private"
 			return 200, u
 		},
-		"GET /repos/{owner}/{repo}": func(h *hub, c call) (int, any) { return 200, h.repo() },
+		"GET /repos/{owner}/{repo}": func(h *hub, c call) (int, any) {
+			if c.p["owner"] == forkOwner {
+				return h.fork()
+			}
+			return 200, h.repo()
+		},
+		"POST /repos/{owner}/{repo}/forks": (*hub).forkIt,
 		"GET /repos/{owner}/{repo}/branches/{branch}": func(h *hub, c call) (int, any) {
 			return 200, object{"name": c.p["branch"], "protected": false, "commit": object{"sha": h.head("main")}}
 		},
@@ -263,8 +272,11 @@ func (h *hub) who(r *http.Request, template string) (string, int) {
 		h.t.Errorf("%s with a token that is not good", template)
 		return "", 401
 	}
-	if token == "machine-token" {
+	switch token {
+	case "machine-token":
 		return "machine", 0
+	case forkToken:
+		return forkOwner, 0
 	}
 	return "daybreak[bot]", 0
 }
@@ -303,7 +315,7 @@ func (h *hub) signed(token string) error {
 func (h *hub) git(w http.ResponseWriter, r *http.Request) {
 	_, token, _ := r.BasicAuth()
 	h.mu.Lock()
-	ok := h.tokens[token]
+	ok := h.tokens[token] && (token == forkToken) == strings.HasPrefix(r.URL.Path, "/"+forkOwner+"/")
 	h.mu.Unlock()
 	if !ok {
 		w.Header().Set("WWW-Authenticate", "Basic")
@@ -490,14 +502,19 @@ func (h *hub) react(c call) (int, any) {
 }
 
 func (h *hub) pullOf(i *ticket) object {
-	head := h.head(i.pull.head)
+	head, from, repo := h.head(i.pull.head), fakeOwner, h.repo()
+	if i.pull.forked {
+		head, from = h.forkHead(i.pull.head), forkOwner
+		_, r := h.fork()
+		repo = r.(object)
+	}
 	if head == "" {
 		head = strings.Repeat("0", 40)
 	}
 	out := object{
 		"number": i.number, "title": i.title, "body": i.body, "user": userOf(i.by), "state": i.state, "draft": i.pull.draft,
 		"html_url": fmt.Sprintf("%s/%s/%s/pull/%d", h.srv.URL, fakeOwner, fakeRepo, i.number), "updated_at": i.updated.Format(time.RFC3339),
-		"head": object{"ref": i.pull.head, "sha": head, "label": fakeOwner + ":" + i.pull.head, "repo": h.repo()},
+		"head": object{"ref": i.pull.head, "sha": head, "label": from + ":" + i.pull.head, "repo": repo},
 		"base": object{"ref": i.pull.base, "sha": h.head("main"), "label": fakeOwner + ":" + i.pull.base, "repo": h.repo()},
 	}
 	if i.pull.merge != "" {
@@ -519,7 +536,7 @@ func simple(p object) object {
 func (h *hub) listPulls(c call) (int, any) {
 	out := []any{}
 	for _, i := range h.issues {
-		if i.pull != nil && fakeOwner+":"+i.pull.head == c.r.URL.Query().Get("head") {
+		if i.pull != nil && map[bool]string{false: fakeOwner, true: forkOwner}[i.pull.forked]+":"+i.pull.head == c.r.URL.Query().Get("head") {
 			out = append(out, simple(h.pullOf(i)))
 		}
 	}
@@ -527,6 +544,15 @@ func (h *hub) listPulls(c call) (int, any) {
 }
 
 func (h *hub) openPull(c call) (int, any) {
+	branch, forked := strings.CutPrefix(fmt.Sprint(c.body["head"]), forkOwner+":")
+	if forked {
+		if h.forkHead(branch) == "" || c.as != forkOwner {
+			return 422, object{"message": "Validation Failed", "errors": []any{object{"field": "head", "code": "invalid"}}}
+		}
+		i := h.open(c.as, fmt.Sprint(c.body["title"]), fmt.Sprint(c.body["body"]))
+		i.pull = &proposalOf{head: branch, forked: true, base: fmt.Sprint(c.body["base"]), draft: c.body["draft"] == true}
+		return 201, h.pullOf(i)
+	}
 	for _, i := range h.issues {
 		if i.pull != nil && i.state == "open" && i.pull.head == c.body["head"] {
 			return 422, object{"message": "Validation Failed", "errors": []any{object{"message": "A pull request already exists for olga:" + i.pull.head + ".", "code": "custom"}}}

@@ -33,6 +33,7 @@ type Config struct {
 	Git    *git.Git
 	Pinned func(path string) string // the number a repository was registered with, "" for none
 	Wire   wire.Config              // Internal, Roots, WriteGap; the rest is filled in
+	Fork   wire.Fork                // where branches go; its zero value is the repository itself
 	Now    func() time.Time
 }
 
@@ -50,6 +51,8 @@ type Forge struct {
 	http *http.Client
 	git  *git.Git
 	pins *wire.Pins
+
+	forks *wire.Forks // nil: none
 
 	mu     sync.Mutex
 	tokens map[string]minted // of an App, by path
@@ -75,6 +78,9 @@ func New(cfg Config) (forge.Host, error) {
 		return nil, err
 	}
 	f.pins = &wire.Pins{Of: cfg.Pinned, Ask: f.ask, Now: cfg.Now}
+	if cfg.Fork.Owner != "" {
+		f.forks = &wire.Forks{Owner: cfg.Fork.Owner, Ask: f.askFork, Make: f.fork, Now: cfg.Now}
+	}
 	f.git = cfg.Git.With(func(ctx context.Context, url string) (*git.Credential, error) {
 		c, err := f.Credential(ctx, url)
 		return &git.Credential{Username: c.Username, Secret: c.Secret}, err
@@ -174,11 +180,18 @@ func (f *Forge) Push(ctx context.Context, p forge.Push) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return f.git.Push(ctx, p.GitDir, r.Repository.Clone, p.Commit, p.Branch, p.Old)
+	home, err := f.home(ctx, r)
+	if err != nil {
+		return false, err
+	}
+	return f.git.Push(ctx, p.GitDir, home.Repository.Clone, p.Commit, p.Branch, p.Old)
 }
 
 // Credential implements [forge.Host].
 func (f *Forge) Credential(ctx context.Context, address string) (forge.Credential, error) {
+	if ok, err := f.isFork(ctx, address); ok || err != nil {
+		return forge.Credential{Username: "x-access-token", Secret: f.cfg.Fork.Token}, err
+	}
 	r, err := f.at(ctx, address)
 	if err != nil {
 		return forge.Credential{}, err
@@ -193,18 +206,22 @@ func (f *Forge) FindPullRequest(ctx context.Context, address, branch string) (*f
 	if err != nil {
 		return nil, err
 	}
-	return f.find(ctx, r, address, branch)
+	home, err := f.home(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return f.find(ctx, r, home, address, branch)
 }
 
-func (f *Forge) find(ctx context.Context, r repo, address, branch string) (*forge.PullRequest, error) {
+func (f *Forge) find(ctx context.Context, r, home repo, address, branch string) (*forge.PullRequest, error) {
 	prs, _, err := r.PullRequests.List(ctx, r.owner, r.name, &github.PullRequestListOptions{
-		State: "all", Head: r.owner + ":" + branch, Sort: "created", Direction: "desc", ListOptions: github.ListOptions{PerPage: 10},
+		State: "all", Head: home.owner + ":" + branch, Sort: "created", Direction: "desc", ListOptions: github.ListOptions{PerPage: 10},
 	})
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range prs {
-		if p.GetHead().GetRef() != branch || strconv.FormatInt(p.GetHead().GetRepo().GetID(), 10) != r.ID {
+		if p.GetHead().GetRef() != branch || strconv.FormatInt(p.GetHead().GetRepo().GetID(), 10) != home.ID {
 			continue // a filter that was not understood is no filter
 		}
 		pr := pullRequest(address, p)
@@ -239,11 +256,19 @@ func (f *Forge) OpenPullRequest(ctx context.Context, pr forge.PullRequest) (forg
 	if pr.Base == "" {
 		pr.Base = r.DefaultBranch
 	}
+	home, err := f.home(ctx, r)
+	if err != nil {
+		return pr, false, err
+	}
+	head := pr.Branch
+	if home.ID != r.ID {
+		head = home.owner + ":" + head
+	}
 	return wire.Pulls{
-		Find: func() (*forge.PullRequest, error) { return f.find(ctx, r, pr.Repo, pr.Branch) },
+		Find: func() (*forge.PullRequest, error) { return f.find(ctx, r, home, pr.Repo, pr.Branch) },
 		Create: func(title string) (forge.PullRequest, error) {
-			made, _, err := r.PullRequests.Create(ctx, r.owner, r.name, &github.NewPullRequest{
-				Title: &title, Head: &pr.Branch, Base: &pr.Base, Body: &pr.Body, Draft: &pr.Draft,
+			made, _, err := home.PullRequests.Create(ctx, r.owner, r.name, &github.NewPullRequest{
+				Title: &title, Head: &head, Base: &pr.Base, Body: &pr.Body, Draft: &pr.Draft,
 			})
 			if err != nil {
 				return forge.PullRequest{}, err
@@ -251,7 +276,7 @@ func (f *Forge) OpenPullRequest(ctx context.Context, pr forge.PullRequest) (forg
 			return pullRequest(pr.Repo, made), nil
 		},
 		Edit: func(number int, title string) (forge.PullRequest, error) {
-			done, _, err := r.PullRequests.Edit(ctx, r.owner, r.name, number, &github.PullRequest{Title: &title, Body: &pr.Body})
+			done, _, err := home.PullRequests.Edit(ctx, r.owner, r.name, number, &github.PullRequest{Title: &title, Body: &pr.Body})
 			if err != nil {
 				return forge.PullRequest{}, err
 			}
@@ -272,6 +297,16 @@ func (f *Forge) PullRequest(ctx context.Context, address string, number int) (fo
 		return forge.PullRequest{}, err
 	}
 	return pullRequest(address, p), nil
+}
+
+// Home implements [forge.Forge].
+func (f *Forge) Home(ctx context.Context, address, _ string) (string, error) {
+	r, err := f.at(ctx, address)
+	if err != nil {
+		return "", err
+	}
+	home, err := f.home(ctx, r)
+	return home.Repository.Clone, err
 }
 
 // checkName is what our check runs and statuses are called.

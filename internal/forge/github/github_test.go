@@ -59,6 +59,18 @@ func (h *hub) fixture(asApp bool) forgetest.HostFixture {
 		Host: f, Writer: "wanda", Reader: "rita", Stranger: "stan", Bot: bot, Secret: []byte(fakeSecret),
 	}
 	h.people(&fx, locked)
+	fx.Forked = func(t *testing.T) forgetest.Forked {
+		cfg.Fork = wire.Fork{Owner: forkOwner, Token: forkToken}
+		h.tokens[forkToken] = true
+		k, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return forgetest.Forked{
+			Host: k, Owner: forkOwner, Token: forkToken, Head: func(_ *testing.T, branch string) string { return h.forkHead(branch) },
+			Squat: func(*testing.T) { locked(func() { h.makeFork(true) }) },
+		}
+	}
 	return fx
 }
 

@@ -30,6 +30,9 @@ const (
 	fakePath   = "shops/north/cart"
 	fakeID     = 42
 	fakeToken  = "glpat-test-token"
+	forkID     = 4242
+	forkPath   = "forks/daybreak/cart"
+	forkToken  = "glpat-fork-token"
 	fakeSecret = "a webhook's token"
 )
 
@@ -37,6 +40,8 @@ type lab struct {
 	t     *testing.T
 	srv   *httptest.Server
 	bare  string
+	other string       // the fork, "" until there is one
+	squat bool         // which is none
 	files http.Handler // of git
 	hook  *forgetest.Hook
 
@@ -84,6 +89,46 @@ func (l *lab) head(branch string) string {
 	return gittest.Run(l.t, l.bare, "for-each-ref", "--format=%(objectname)", "refs/heads/"+branch)
 }
 
+// fork makes the fork, or something else of its name.
+func (l *lab) fork(squat bool) {
+	l.other, l.squat = filepath.Join(filepath.Dir(l.bare), "..", "..", forkPath+".git"), squat
+	gittest.Run(l.t, l.bare, "clone", "-q", "--bare", l.bare, l.other)
+	gittest.Run(l.t, l.other, "config", "http.receivepack", "true")
+}
+
+func (l *lab) forkHead(branch string) string {
+	if l.other == "" {
+		return ""
+	}
+	return gittest.Run(l.t, l.other, "for-each-ref", "--format=%(objectname)", "refs/heads/"+branch)
+}
+
+// forked answers what is asked about the fork, with its token alone.
+func (l *lab) forked(r *http.Request, path string, in object) (int, any) {
+	switch {
+	case r.Method == "POST" && path == fmt.Sprintf("/projects/%d/fork", l.id):
+		if in["namespace_path"] != "forks/daybreak" {
+			return 404, object{"message": "404 Target Namespace Not Found"}
+		}
+		l.fork(false)
+	case r.Method == "POST" && path == fmt.Sprintf("/projects/%d/merge_requests", forkID):
+		if fmt.Sprint(in["target_project_id"]) != fmt.Sprint(l.id) || l.forkHead(fmt.Sprint(in["source_branch"])) == "" {
+			return 400, object{"message": "bad target or source"}
+		}
+		in["source_project_id"] = forkID
+		return l.answer(r, fmt.Sprintf("/projects/%d/merge_requests", l.id), in)
+	case r.Method == "PUT" && strings.HasPrefix(path, fmt.Sprintf("/projects/%d/merge_requests/", l.id)):
+		return l.answer(r, path, in)
+	case path != "/projects/"+forkPath || l.other == "":
+		return 404, object{"message": "404 Project Not Found"}
+	}
+	p := object{"id": forkID, "path_with_namespace": forkPath, "default_branch": "main", "visibility": "private"}
+	if !l.squat {
+		p["forked_from_project"] = l.project()
+	}
+	return 201, p
+}
+
 func (l *lab) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -107,6 +152,8 @@ func (l *lab) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	code, out := 401, any(object{"message": "401 Unauthorized"})
 	if r.Header.Get("Private-Token") == fakeToken {
 		code, out = l.answer(r, path, in)
+	} else if r.Header.Get("Private-Token") == forkToken {
+		code, out = l.forked(r, path, in)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
@@ -114,7 +161,10 @@ func (l *lab) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (l *lab) git(w http.ResponseWriter, r *http.Request) {
-	if _, token, _ := r.BasicAuth(); token != fakeToken {
+	if _, token, _ := r.BasicAuth(); token == forkToken && strings.HasPrefix(r.URL.Path, "/"+forkPath+".git/") {
+		l.files.ServeHTTP(w, r)
+		return
+	} else if token != fakeToken || !strings.HasPrefix(r.URL.Path, "/"+fakePath+".git/") {
 		w.Header().Set("WWW-Authenticate", "Basic")
 		w.WriteHeader(http.StatusUnauthorized)
 		return
@@ -270,6 +320,9 @@ func (l *lab) talk(r *http.Request, m func(string) []string, in, missing object)
 			"iid": len(l.merges) + 1, "title": in["title"], "description": in["description"], "source_branch": in["source_branch"], "target_branch": in["target_branch"],
 			"state": "opened", "source_project_id": l.id, "author": userOf("bot"),
 		}
+		if in["source_project_id"] == forkID {
+			x["source_project_id"] = forkID
+		}
 		x["web_url"] = fmt.Sprintf("%s/%s/-/merge_requests/%d", l.srv.URL, fakePath, x["iid"])
 		l.merges = append(l.merges, x)
 		return 201, l.merge(x)
@@ -302,6 +355,9 @@ func (l *lab) talk(r *http.Request, m func(string) []string, in, missing object)
 
 func (l *lab) merge(x object) object {
 	x["sha"] = l.head(fmt.Sprint(x["source_branch"]))
+	if x["source_project_id"] == forkID {
+		x["sha"] = l.forkHead(fmt.Sprint(x["source_branch"]))
+	}
 	x["draft"] = strings.HasPrefix(fmt.Sprint(x["title"]), "Draft: ")
 	return x
 }

@@ -28,6 +28,7 @@ type Config struct {
 	Git    *git.Git
 	Pinned func(path string) string // the number a project was registered with, "" for none
 	Wire   wire.Config              // Internal, Roots; the rest is filled in
+	Fork   wire.Fork                // where branches go; its zero value is the project itself
 	Now    func() time.Time
 }
 
@@ -38,6 +39,9 @@ type Forge struct {
 	api  *sdk.Client
 	git  *git.Git
 	pins *wire.Pins
+
+	home  *sdk.Client // with the token that is for what branches go to
+	forks *wire.Forks // nil: none
 }
 
 // depth is how deep groups may be nested.
@@ -55,13 +59,24 @@ func New(cfg Config) (forge.Host, error) {
 		return nil, err
 	}
 	f := &Forge{cfg: cfg, web: strings.TrimSuffix(cfg.URL, "/")}
-	f.api, err = sdk.NewClient(cfg.Token, sdk.WithBaseURL(f.web+"/api/v4"), sdk.WithHTTPClient(hc), sdk.WithoutRetries(), sdk.WithCustomLimiter(unlimited{}), sdk.WithUserAgent("daybreak"))
-	if err != nil {
+	client := func(token string) (*sdk.Client, error) {
+		return sdk.NewClient(token, sdk.WithBaseURL(f.web+"/api/v4"), sdk.WithHTTPClient(hc), sdk.WithoutRetries(), sdk.WithCustomLimiter(unlimited{}), sdk.WithUserAgent("daybreak"))
+	}
+	if f.api, err = client(cfg.Token); err != nil {
 		return nil, err
+	}
+	f.home = f.api
+	pusher := cfg.Token
+	if cfg.Fork.Owner != "" {
+		pusher = cfg.Fork.Token
+		f.forks = &wire.Forks{Owner: cfg.Fork.Owner, Ask: f.askFork, Make: f.fork, Now: cfg.Now}
+		if f.home, err = client(pusher); err != nil {
+			return nil, err
+		}
 	}
 	f.pins = &wire.Pins{Of: cfg.Pinned, Ask: f.ask, Now: cfg.Now}
 	f.git = cfg.Git.With(func(context.Context, string) (*git.Credential, error) {
-		return &git.Credential{Username: "oauth2", Secret: cfg.Token}, nil
+		return &git.Credential{Username: "oauth2", Secret: pusher}, nil
 	})
 	return wire.Tidy(f), nil
 }
@@ -129,11 +144,17 @@ func (f *Forge) Push(ctx context.Context, p forge.Push) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if r, err = f.branches(ctx, r); err != nil {
+		return false, err
+	}
 	return f.git.Push(ctx, p.GitDir, r.Clone, p.Commit, p.Branch, p.Old)
 }
 
 // Credential implements [forge.Host].
 func (f *Forge) Credential(ctx context.Context, address string) (forge.Credential, error) {
+	if ok, err := f.isFork(ctx, address); ok || err != nil {
+		return forge.Credential{Username: "oauth2", Secret: f.cfg.Fork.Token}, err
+	}
 	if _, _, err := f.at(ctx, address); err != nil {
 		return forge.Credential{}, err
 	}
@@ -142,14 +163,17 @@ func (f *Forge) Credential(ctx context.Context, address string) (forge.Credentia
 
 // FindPullRequest implements [forge.Forge].
 func (f *Forge) FindPullRequest(ctx context.Context, address, branch string) (*forge.PullRequest, error) {
-	id, _, err := f.at(ctx, address)
+	id, r, err := f.at(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	return f.find(ctx, id, address, branch)
+	if r, err = f.branches(ctx, r); err != nil {
+		return nil, err
+	}
+	return f.find(ctx, id, r.ID, address, branch)
 }
 
-func (f *Forge) find(ctx context.Context, id, address, branch string) (*forge.PullRequest, error) {
+func (f *Forge) find(ctx context.Context, id, from, address, branch string) (*forge.PullRequest, error) {
 	ms, _, err := f.api.MergeRequests.ListProjectMergeRequests(id, &sdk.ListProjectMergeRequestsOptions{
 		SourceBranch: &branch, State: sdk.Ptr("all"), OrderBy: sdk.Ptr("created_at"), Sort: sdk.Ptr("desc"), ListOptions: sdk.ListOptions{PerPage: 20},
 	}, with(ctx))
@@ -157,7 +181,7 @@ func (f *Forge) find(ctx context.Context, id, address, branch string) (*forge.Pu
 		return nil, err
 	}
 	for _, m := range ms {
-		if m.SourceBranch == branch && strconv.FormatInt(m.SourceProjectID, 10) == id {
+		if m.SourceBranch == branch && strconv.FormatInt(m.SourceProjectID, 10) == from {
 			pr := mergeRequest(address, m)
 			return &pr, nil
 		}
@@ -202,11 +226,23 @@ func (f *Forge) OpenPullRequest(ctx context.Context, pr forge.PullRequest) (forg
 	if pr.Base == "" {
 		pr.Base = r.DefaultBranch
 	}
+	from, err := f.branches(ctx, r)
+	if err != nil {
+		return pr, false, err
+	}
+	var target *int64
+	if from.ID != r.ID {
+		n, err := strconv.ParseInt(r.ID, 10, 64)
+		if err != nil {
+			return pr, false, err
+		}
+		target = &n
+	}
 	return wire.Pulls{
-		Find: func() (*forge.PullRequest, error) { return f.find(ctx, id, pr.Repo, pr.Branch) },
+		Find: func() (*forge.PullRequest, error) { return f.find(ctx, id, from.ID, pr.Repo, pr.Branch) },
 		Create: func(title string) (forge.PullRequest, error) {
-			made, _, err := f.api.MergeRequests.CreateMergeRequest(id, &sdk.CreateMergeRequestOptions{
-				Title: &title, Description: &pr.Body, SourceBranch: &pr.Branch, TargetBranch: &pr.Base,
+			made, _, err := f.home.MergeRequests.CreateMergeRequest(from.ID, &sdk.CreateMergeRequestOptions{
+				Title: &title, Description: &pr.Body, SourceBranch: &pr.Branch, TargetBranch: &pr.Base, TargetProjectID: target,
 			}, with(ctx))
 			if err != nil {
 				return forge.PullRequest{}, err
@@ -214,7 +250,7 @@ func (f *Forge) OpenPullRequest(ctx context.Context, pr forge.PullRequest) (forg
 			return mergeRequest(pr.Repo, &made.BasicMergeRequest), nil
 		},
 		Edit: func(number int, title string) (forge.PullRequest, error) {
-			done, _, err := f.api.MergeRequests.UpdateMergeRequest(id, int64(number), &sdk.UpdateMergeRequestOptions{Title: &title, Description: &pr.Body}, with(ctx))
+			done, _, err := f.home.MergeRequests.UpdateMergeRequest(id, int64(number), &sdk.UpdateMergeRequestOptions{Title: &title, Description: &pr.Body}, with(ctx))
 			if err != nil {
 				return forge.PullRequest{}, err
 			}
@@ -235,6 +271,16 @@ func (f *Forge) PullRequest(ctx context.Context, address string, number int) (fo
 		return forge.PullRequest{}, err
 	}
 	return mergeRequest(address, &m.BasicMergeRequest), nil
+}
+
+// Home implements [forge.Forge].
+func (f *Forge) Home(ctx context.Context, address, _ string) (string, error) {
+	_, r, err := f.at(ctx, address)
+	if err != nil {
+		return "", err
+	}
+	r, err = f.branches(ctx, r)
+	return r.Clone, err
 }
 
 // SetStatus implements [forge.Host].

@@ -22,7 +22,7 @@ func fixture(t *testing.T) forgetest.HostFixture {
 	t.Helper()
 	l := newLab(t)
 	g := forgetest.Git(t)
-	f, err := New(Config{
+	cfg := Config{
 		Name: "gitlab", URL: l.srv.URL, Token: fakeToken, Git: g, Now: time.Now, Wire: wire.Config{Internal: true},
 		Pinned: func(p string) string {
 			if p == fakePath {
@@ -30,7 +30,8 @@ func fixture(t *testing.T) forgetest.HostFixture {
 			}
 			return ""
 		},
-	})
+	}
+	f, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,6 +81,17 @@ func fixture(t *testing.T) forgetest.HostFixture {
 			},
 		},
 		Host: f, Writer: "wanda", Reader: "rita", Stranger: "stan", Bot: "bot", Secret: []byte(fakeSecret),
+		Forked: func(t *testing.T) forgetest.Forked {
+			cfg.Fork = wire.Fork{Owner: "forks/daybreak", Token: forkToken}
+			k, err := New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return forgetest.Forked{
+				Host: k, Owner: "forks/daybreak", Token: forkToken, Head: func(_ *testing.T, branch string) string { return l.forkHead(branch) },
+				Squat: func(t *testing.T) { locked(func() { l.fork(true) }) },
+			}
+		},
 		OpenIssue: func(_ *testing.T, by, title, body string) (n int) {
 			locked(func() {
 				n = len(l.issues) + 1

@@ -77,6 +77,16 @@ func where(dir string, pr forge.PullRequest) (repo string, kept bool, err error)
 	return string(b), err == nil, err
 }
 
+// Home implements [forge.Forge].
+func (f *Forge) Home(_ context.Context, repo, branch string) (string, error) {
+	dir, err := f.dir(branch)
+	if err != nil {
+		return "", err
+	}
+	home, _, err := where(dir, forge.PullRequest{Repo: repo})
+	return home, err
+}
+
 // The files of a pull request.
 const (
 	document = "pull-request.md"

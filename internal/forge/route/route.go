@@ -56,6 +56,11 @@ func (r *Route) FindPullRequest(ctx context.Context, repo, branch string) (*forg
 	return r.of(repo).FindPullRequest(ctx, repo, branch)
 }
 
+// Home implements [forge.Forge].
+func (r *Route) Home(ctx context.Context, repo, branch string) (string, error) {
+	return r.of(repo).Home(ctx, repo, branch)
+}
+
 // Keeper keeps a copy of a pull request that lives elsewhere, with its documents: a host takes
 // none of them.
 type Keeper interface {

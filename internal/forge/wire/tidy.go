@@ -57,6 +57,12 @@ func (t tidy) OpenPullRequest(ctx context.Context, pr forge.PullRequest) (forge.
 	return v, found, t.err(err)
 }
 
+func (t tidy) Home(ctx context.Context, repo, branch string) (v string, err error) {
+	defer t.rescue(&err)
+	v, err = t.Host.Home(ctx, repo, branch)
+	return v, t.err(err)
+}
+
 func (t tidy) Repository(ctx context.Context, repo string) (v forge.Repository, err error) {
 	defer t.rescue(&err)
 	v, err = t.Host.Repository(ctx, repo)
