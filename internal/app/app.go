@@ -76,6 +76,7 @@ type App struct {
 	ready    *warm.Pool              // where tasks are served, unless it is off
 	mirror   *service.Keeper         // once asked for
 	known    func() *catalog.Catalog // the embedded one, decoded at first use
+	watch    *watch                  // once asked for
 }
 
 // DefaultDir is the XDG state directory's "daybreak".
@@ -106,6 +107,8 @@ func Open(ctx context.Context, o Options) (*App, error) {
 		return nil, &task.Error{Class: task.Unavailable, Msg: "cannot make the data directory", Err: err, Fix: "use --dir to name one that you may write"}
 	}
 	a := &App{Config: o.Config, Dir: o.Dir, Now: o.Now, opts: o}
+	o.Logger = maskedLogger(o.Logger, a.secrets)
+	a.opts.Logger = o.Logger
 	err := a.openStore(ctx, o)
 	if err != nil {
 		return nil, err
@@ -141,7 +144,7 @@ func (a *App) Close() error {
 	if a.queue != nil {
 		err = errors.Join(err, a.queue.close())
 	}
-	return errors.Join(err, a.Store.Close())
+	return errors.Join(err, a.closeWatch(), a.Store.Close())
 }
 
 // PublicKey verifies the checkpoints of this installation.
@@ -276,6 +279,14 @@ func (a *App) workerConfig(h Hooks) (worker.Config, error) {
 	if err != nil {
 		return worker.Config{}, err
 	}
+	watch, err := a.Watch()
+	if err != nil {
+		return worker.Config{}, err
+	}
+	cfg.Observe = watched(watch, h.Observe)
+	if cfg.Notify, err = a.notify(); err != nil {
+		return worker.Config{}, err
+	}
 	pulls, err := a.Forges()
 	cfg.Forge = pulls
 	return cfg, err
@@ -373,6 +384,17 @@ func (a *App) secrets() []policy.Secret {
 	for _, n := range a.Config.Redact {
 		add(n, a.opts.Getenv(n))
 	}
+	if w := a.Config.Notify.Webhook; w != nil {
+		if v, err := w.Address(a.opts.Getenv); err == nil {
+			add("webhook", v)
+		}
+	}
+	if m := a.Config.Notify.Mail; m != nil {
+		if v, err := m.Password(a.opts.Getenv); err == nil {
+			add("mail password", v)
+		}
+	}
+	add("OTLP headers", a.opts.Getenv("OTEL_EXPORTER_OTLP_HEADERS"))
 	for name, token := range a.registryTokens() {
 		add(name, token)
 	}

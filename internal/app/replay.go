@@ -11,6 +11,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/replay"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/store/sqlite"
+	"github.com/daybreak-agent/daybreak/internal/worker"
 )
 
 // Replay runs a recorded task again, without a provider and without a forge, in stores that are
@@ -24,6 +25,7 @@ func (a *App) Replay(ctx context.Context, name string, cfg replay.Config, progre
 	if cfg.Worker, err = a.localConfig(Hooks{Progress: progress}); err != nil {
 		return rep, err
 	}
+	cfg.Worker.Questions = worker.Questions{Most: a.Config.Questions.Most, Wait: a.Config.Questions.Wait}
 	n := 0
 	cfg.Scratch = func(ctx context.Context) (store.Store, error) {
 		n++

@@ -17,6 +17,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/task"
+	"github.com/daybreak-agent/daybreak/internal/telemetry"
 	"github.com/daybreak-agent/daybreak/internal/worker"
 )
 
@@ -36,6 +37,11 @@ func (a *App) Dispatcher(workers int, draining <-chan struct{}, every ...dispatc
 		Caps:  store.Caps{Total: c.Caps.Total, Repo: c.Caps.Repository, Author: c.Caps.Author},
 		Every: every, Logger: a.opts.Logger, Run: run,
 	}
+	watch, err := a.Watch()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Taken = func() { watch.Add(telemetry.Takeovers, 1) }
 	if workers > 0 {
 		log := a.opts.Logger
 		wc, err := a.workerConfig(Hooks{Observe: func(e event.Event, _ event.Payload) {
@@ -83,6 +89,9 @@ func (a *App) runner(w *worker.Worker) func(context.Context, store.Lease) dispat
 	return func(ctx context.Context, l store.Lease) dispatch.Outcome {
 		log.InfoContext(ctx, "a run begins", "task", l.Task, "epoch", l.Epoch)
 		sum, err := w.RunUnder(ctx, l)
+		if watch, werr := a.Watch(); werr == nil {
+			watch.RunEnded(l.Task, a.Now())
+		}
 		log.InfoContext(ctx, "a run ended", "task", l.Task, "epoch", l.Epoch, "state", sum.State, "steps", sum.Spent.Steps, "reason", sum.Reason)
 		switch {
 		case errors.Is(err, worker.ErrLost):

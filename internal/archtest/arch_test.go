@@ -70,7 +70,7 @@ var may = map[string][]string{
 	"intake":   {"task", "event", "policy", "store", "forge"},
 	"worker": {
 		"task", "event", "policy", "policy/*", "model", "sandbox", "guest", "tool", "git", "snapshot", "forge", "store",
-		"agent", "verify", "verify/*", "prover", "evidence", "proposal", "action", "config", "network",
+		"agent", "verify", "verify/*", "prover", "evidence", "proposal", "action", "config", "network", "notify",
 	},
 	"setup":    {"task"},
 	"evidence": {"task", "event", "git"},
@@ -88,7 +88,13 @@ var may = map[string][]string{
 	"demo":       {"task", "git"},
 	"eval":       {"task", "event", "worker", "model", "model/scripted", "model/scripted/*", "git"},
 
+	"replay":    {"task", "event", "model", "tool", "guest", "agent", "store", "worker"},
+	"notify":    {"task"},
+	"telemetry": {"task", "event"},
+
 	// adapters, decorators, suites: their seam and the core
+	"notify/*":         {"task", "notify"},
+	"telemetry/*":      {"telemetry"},
 	"model/*":          {"task", "model", "model/*", "model/scripted/*"},
 	"model/scripted/*": {"task"},
 	"sandbox/*":        {"task", "sandbox", "sandbox/*", "guest"},
@@ -109,7 +115,7 @@ var may = map[string][]string{
 }
 
 // adapters are what only app (and a suite beside them) may name.
-var adapters = []string{"sandbox/oci", "store/sqlite", "store/postgres", "dispatch/river", "model/anthropic", "model/openai", "forge/local", "forge/gitea", "forge/github", "forge/gitlab"}
+var adapters = []string{"sandbox/oci", "store/sqlite", "store/postgres", "dispatch/river", "model/anthropic", "model/openai", "forge/local", "forge/gitea", "forge/github", "forge/gitlab", "notify/webhook", "notify/mail", "telemetry/prom", "telemetry/otlp"}
 
 func TestImports(t *testing.T) {
 	each(t, func(name string, f *ast.File, fset *token.FileSet) {

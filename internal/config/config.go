@@ -46,6 +46,8 @@ type Config struct {
 	Cache     Cache               `yaml:"cache"`
 	Forges    map[string]Forge    `yaml:"forges"` // by a name of the operator's choice
 	Intake    Intake              `yaml:"intake"`
+	Telemetry Telemetry           `yaml:"telemetry"`
+	Notify    Notify              `yaml:"notify"`
 	Protected []string            `yaml:"protected"` // globs of paths held for a person, beside the built-in ones
 	Redact    []string            `yaml:"redact"`    // names of environment variables whose values are masked everywhere
 }
@@ -220,6 +222,7 @@ func Default() Config {
 		Cache:  defaultCache(),
 		Forges: map[string]Forge{},
 		Intake: defaultIntake(),
+		Notify: Notify{On: NotifyAbout()},
 	}
 }
 
@@ -317,7 +320,7 @@ func (c Config) check(path string) error {
 	if c.Sandbox.SetupTimeout < 0 {
 		return bad("sandbox.setup_timeout is negative")
 	}
-	if err := errors.Join(c.Store.check(), c.Serve.check(), c.Cache.check()); err != nil {
+	if err := errors.Join(c.Store.check(), c.Serve.check(), c.Telemetry.check(), c.Notify.check(), c.Cache.check()); err != nil {
 		return bad("%s", oneLine(err.Error()))
 	}
 	for _, m := range c.Sandbox.Mounts {

@@ -48,6 +48,7 @@ type Config struct {
 	// Sweep removes what runs left on this machine whose task nobody works on here; it says
 	// what it removed. It may be nil.
 	Sweep  func(ctx context.Context) ([]string, error)
+	Taken  func() // told of each task that was taken from a silent worker; may be nil
 	Logger *slog.Logger
 }
 
@@ -241,6 +242,9 @@ func (d *Dispatcher) reap(ctx context.Context) error {
 	taken, err := d.cfg.Store.Reap(ctx, d.cfg.Dead)
 	for _, r := range taken {
 		d.cfg.Logger.WarnContext(ctx, "a task was taken from its worker", "task", r.Task, "owner", r.Owner, "epoch", r.Epoch, "late", r.Late, "job", r.Job)
+		if d.cfg.Taken != nil {
+			d.cfg.Taken()
+		}
 	}
 	return err
 }

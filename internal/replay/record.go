@@ -10,6 +10,7 @@ import (
 
 	"github.com/daybreak-agent/daybreak/internal/agent"
 	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/model"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
@@ -21,6 +22,7 @@ type record struct {
 	all     []entry
 	last    int64
 	nonce   []byte // of the prompt's frames
+	asks    bool   // the agent was told that it may ask people
 	blob    func(ctx context.Context, digest string) ([]byte, error)
 }
 
@@ -64,7 +66,7 @@ func read(r Record) (*record, error) {
 		case *event.ModelRequested:
 			step = p.Step
 		case *event.PromptFrozen:
-			if log.nonce, err = log.readNonce(p); err != nil {
+			if err = log.readPrompt(p); err != nil {
 				return nil, err
 			}
 		}
@@ -79,23 +81,25 @@ func read(r Record) (*record, error) {
 // issueMark is the mark that policy.Frame puts around the issue.
 var issueMark = regexp.MustCompile(`<issue-([0-9a-f]{16})>`)
 
-// readNonce finds the random bytes of the recorded prompt: with the same ones an unchanged
+// readPrompt finds the random bytes of the recorded prompt: with the same ones an unchanged
 // program makes the same prompt.
-func (log *record) readNonce(p *event.PromptFrozen) ([]byte, error) {
+func (log *record) readPrompt(p *event.PromptFrozen) error {
 	s, err := log.load(context.Background(), p.Prefix)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var prefix agent.Prefix
 	if err := json.Unmarshal([]byte(s), &prefix); err != nil {
-		return nil, &task.Error{Class: task.Invalid, Msg: "the recorded prompt is no prompt", Err: err}
+		return &task.Error{Class: task.Invalid, Msg: "the recorded prompt is no prompt", Err: err}
 	}
+	log.asks = slices.ContainsFunc(prefix.Tools, func(t model.ToolSpec) bool { return t.Name == "ask" })
 	for _, b := range prefix.First.Blocks {
 		if m := issueMark.FindStringSubmatch(b.Text); m != nil {
-			return hex.DecodeString(m[1])
+			log.nonce, err = hex.DecodeString(m[1])
+			return err
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 func (log *record) load(ctx context.Context, t event.Text) (string, error) {

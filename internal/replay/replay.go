@@ -138,7 +138,10 @@ func one(ctx context.Context, cfg Config, log *record, a attempt, rep *Report) (
 	}
 	wc := cfg.Worker
 	wc.Store, wc.Forge, wc.Hold, wc.Sign, wc.Attest, wc.Dead = scratch, nil, true, nil, nil, nil
-	wc.Most, wc.Draining, wc.Show = task.Limits{}, nil, nil
+	wc.Most, wc.Draining, wc.Show, wc.Notify = task.Limits{}, nil, nil, worker.Notify{}
+	if !log.asks {
+		wc.Questions = worker.Questions{}
+	}
 	wc.Observe = c.observe
 	wc.Model = func(string) (model.Client, error) { return &client{c, cfg.Info}, nil }
 	wc.Again = &worker.Again{Source: cfg.Source, Nonce: log.nonce, Tools: c.tools}

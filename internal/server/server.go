@@ -18,10 +18,11 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/access"
 )
 
-// Config is what a server needs. All fields are required.
+// Config is what a server needs. All fields without "may be" are required.
 type Config struct {
 	Guard  *access.Guard
 	Ready  func(ctx context.Context) error // why the process cannot do its work now
+	Around func(http.Handler) http.Handler // sees every request and its answer; may be nil
 	Logger *slog.Logger
 }
 
@@ -57,7 +58,12 @@ func (s *Server) Mount(rs ...access.Route) {
 func (s *Server) Routes() []access.Route { return s.routes }
 
 // Handler is the server as a handler, for tests.
-func (s *Server) Handler() http.Handler { return s.mux }
+func (s *Server) Handler() http.Handler {
+	if s.cfg.Around != nil {
+		return s.cfg.Around(s.mux)
+	}
+	return s.mux
+}
 
 // The limits of a connection. A body of 9 MiB over a slow line fits; a live stream takes its own
 // limits off.
@@ -71,7 +77,7 @@ const (
 // Serve answers until ctx ends, then waits for the requests at work for a while.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{
-		Handler: s.mux, ReadHeaderTimeout: readHeader, ReadTimeout: readAll, IdleTimeout: idle, MaxHeaderBytes: 64 << 10,
+		Handler: s.Handler(), ReadHeaderTimeout: readHeader, ReadTimeout: readAll, IdleTimeout: idle, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	stopped := make(chan error, 1)

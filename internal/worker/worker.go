@@ -72,6 +72,7 @@ type Config struct {
 	Observe  Observer                 // may be nil
 	Show     func(model.Delta)        // live display of the model's stream, may be nil
 	Progress func(stage, note string) // live display of long stages, may be nil
+	Notify   Notify                   // whom to tell when people should look
 	Again    *Again                   // nil but where a recorded task is replayed
 }
 
@@ -159,7 +160,11 @@ func (w *Worker) RunUnder(ctx context.Context, lease store.Lease) (event.Summary
 	r := &run{Worker: &own, j: j}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := r.heartbeat(ctx, cancel)
+	over := j.state().Done()
 	err = r.guarded(ctx, events)
+	if lost := errors.Is(context.Cause(ctx), ErrLost) || task.ClassOf(err) == task.Stale; !lost && !over {
+		r.tell(ctx)
+	}
 	stop()
 	if r.endIndexing != nil {
 		r.endIndexing()

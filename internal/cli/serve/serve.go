@@ -130,6 +130,18 @@ func run(ctx context.Context, env *kit.Env, workers int, storybook bool, prepare
 	defer stopWeb()
 	var serving sync.WaitGroup
 	failed := make(chan error, 1)
+	if at := a.Config.Telemetry.Listen; at != "" {
+		numbers, err := net.Listen("tcp", at)
+		if err != nil {
+			return errors.Join(&task.Error{Class: task.Unavailable, Msg: "cannot listen for /metrics", Err: err, Fix: "choose another address with telemetry.listen"}, d.Stop(ctx))
+		}
+		serving.Go(func() {
+			if err := a.ServeMetrics(web, numbers); err != nil {
+				log.Error("/metrics is not served", "error", err)
+			}
+		})
+		log.Info("metrics", "address", numbers.Addr().String())
+	}
 	if l != nil {
 		hub := a.Hub()
 		defer hub.Close()
