@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -34,6 +35,7 @@ type indexMeta struct {
 	Env     string          `json:"environment"`
 	Base    string          `json:"base"`
 	Layers  string          `json:"layers"`
+	Data    string          `json:"data"` // directory of the files: another for each that is made, as sandboxes that wait have one by name
 	Files   []indexFile     `json:"files"`
 	Record  json.RawMessage `json:"record"`
 	Made    time.Time       `json:"made"`
@@ -45,11 +47,8 @@ type indexFile struct {
 	Sum  uint32 `json:"crc32c"`
 }
 
-// Names below an index's directory.
-const (
-	indexData = "data"
-	indexRec  = "meta.json"
-)
+// indexRec is the record's name in an index's directory.
+const indexRec = "meta.json"
 
 // indexKey names an index among those of its snapshot.
 func indexKey(snap Snapshot) string {
@@ -67,7 +66,7 @@ func (s *Store) Index(snap Snapshot) (Index, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return Index{}, &task.Error{Class: task.NotFound, Msg: "snapshot " + snap.Digest + " has no search index"}
 	}
-	if err == nil && (m.Version != indexVersion || m.Base != snap.Base || !m.of(snap)) {
+	if err == nil && (m.Version != indexVersion || m.Data == "" || m.Data != filepath.Base(m.Data) || m.Base != snap.Base || !m.of(snap)) {
 		err = errors.New("it is another's")
 	}
 	if err == nil {
@@ -76,7 +75,7 @@ func (s *Store) Index(snap Snapshot) (Index, error) {
 	if err != nil {
 		return Index{}, &task.Error{Class: task.Invalid, Msg: "the search index of snapshot " + snap.Digest + " is damaged", Err: err}
 	}
-	x := Index{Dir: filepath.Join(dir, indexData), Record: m.Record}
+	x := Index{Dir: filepath.Join(dir, m.Data), Record: m.Record}
 	for _, f := range m.Files {
 		x.Bytes += f.Size
 	}
@@ -98,7 +97,7 @@ func (m indexMeta) of(snap Snapshot) bool {
 
 func (m indexMeta) verify(dir string) error {
 	for _, f := range m.Files {
-		in, err := os.Open(filepath.Join(dir, indexData, f.Name))
+		in, err := os.Open(filepath.Join(dir, m.Data, f.Name))
 		if err != nil {
 			return err
 		}
@@ -128,7 +127,7 @@ func (s *Store) Earlier(snap Snapshot) (x Index, base string, err error) {
 		if err != nil || m.Version != indexVersion || m.Base == snap.Base || !m.Made.After(latest.Made) || !m.of(snap) {
 			continue
 		}
-		latest, x.Dir, x.Record = m, filepath.Join(dir, indexData), m.Record
+		latest, x.Dir, x.Record = m, filepath.Join(dir, m.Data), m.Record
 	}
 	if x.Dir == "" {
 		return Index{}, "", &task.Error{Class: task.NotFound, Msg: "no earlier search index of the repository"}
@@ -141,6 +140,7 @@ type IndexMaking struct {
 	store  *Store
 	snap   Snapshot
 	dir    string
+	data   string // name of the directory in dir
 	files  []indexFile
 	unlock func()
 }
@@ -167,7 +167,8 @@ func (s *Store) BeginIndex(ctx context.Context, snap Snapshot) (*IndexMaking, In
 		m.dir, err = os.MkdirTemp(filepath.Dir(snap.Tree), ".tmp-"+indexKey(snap)+"-")
 	}
 	if err == nil {
-		err = errors.Join(os.Chmod(m.dir, 0o755), os.Mkdir(filepath.Join(m.dir, indexData), 0o755))
+		m.data = "data" + m.dir[strings.LastIndexByte(m.dir, '-'):]
+		err = errors.Join(os.Chmod(m.dir, 0o755), os.Mkdir(filepath.Join(m.dir, m.data), 0o755))
 	}
 	if err != nil {
 		return nil, Index{}, errors.Join(err, m.Abandon())
@@ -180,7 +181,7 @@ func (m *IndexMaking) Add(name string, data []byte) error {
 	if name != filepath.Base(name) || name == "." || name == ".." {
 		return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%q is no name for a file of an index", name)}
 	}
-	f, err := os.OpenFile(filepath.Join(m.dir, indexData, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(filepath.Join(m.dir, m.data, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
@@ -196,7 +197,7 @@ func (m *IndexMaking) Add(name string, data []byte) error {
 func (m *IndexMaking) Commit(record []byte) (Index, error) {
 	b, err := json.MarshalIndent(indexMeta{
 		Version: indexVersion, Mirror: filepath.Base(m.snap.GitDir), Env: m.snap.Environment, Base: m.snap.Base, Layers: m.snap.Layers.Digest,
-		Files: slices.Clone(m.files), Record: record, Made: m.store.cfg.Now().UTC(),
+		Data: m.data, Files: slices.Clone(m.files), Record: record, Made: m.store.cfg.Now().UTC(),
 	}, "", "  ")
 	if err != nil {
 		return Index{}, err
