@@ -108,7 +108,7 @@ var may = map[string][]string{
 
 	"cli":            {"*"},
 	"cli/*":          {"*"},
-	"cli/taskview":   {"task", "event", "store"},
+	"cli/taskview":   {"task", "event", "store", "story"},
 	"cli/modelserve": {"task", "model", "model/scripted", "model/scripted/*", "cli/*"},
 	"app":            {"*"},
 	"archtest":       {"task"},

@@ -38,12 +38,12 @@ func Say(payload event.Payload) Line {
 	case *event.StateChanged, *event.RunStarted, *event.LeaseTaken, *event.StageFinished, *event.Checkpoint, *event.Redacted:
 		return sayRun(v)
 	case *event.SnapshotReady, *event.SandboxStarted, *event.SandboxRefused, *event.SandboxEnded, *event.SetupStarted,
-		*event.SetupFinished, *event.SetupReady, *event.BaselineFinished:
+		*event.SetupFinished, *event.SetupReady, *event.IndexReady, *event.BaselineFinished:
 		return sayPlace(v)
 	case *event.NetworkOpened, *event.NetworkAsked, *event.NetworkRefused:
 		return sayNetwork(v)
 	case *event.EffectIntended, *event.EffectDone, *event.PullRequestOpened, *event.PullRequestEnded, *event.PullRequestReverted,
-		*event.BranchPushed, *event.TargetMoved, *event.PublicationHeld, *event.PublicationApproved, *event.BudgetRaised:
+		*event.BranchPushed, *event.BranchAdopted, *event.TargetMoved, *event.Rebased, *event.RebaseUndone, *event.PublicationHeld, *event.PublicationApproved, *event.BudgetRaised:
 		return sayPublished(v)
 	case event.Unknown:
 		return Line{Minor, "event", string(v.Kind) + " (not known to this version)", nil, event.Text{Inline: string(v.Raw), Bytes: len(v.Raw)}}
@@ -138,6 +138,15 @@ func sayPlace(payload event.Payload) Line {
 			notes = append(notes, "setup changed "+name+", which is as the base has it")
 		}
 		return Line{Tone: Plain, What: "setup", Text: text, Notes: notes}
+	case *event.IndexReady:
+		if v.Trouble != "" {
+			return Line{Tone: Warn, What: "search index", Text: v.Trouble}
+		}
+		how := "made in " + Took(v.Millis)
+		if v.Cached {
+			how = "there already"
+		}
+		return Line{Tone: Minor, What: "search index", Text: fmt.Sprintf("%s, %s, %s", Plural(v.Files, "file"), Plural(v.Symbols, "symbol"), how), Notes: v.Slow}
 	case *event.BaselineFinished:
 		tone := Plain
 		if v.Problem != "" {
@@ -198,6 +207,8 @@ func sayPublished(payload event.Payload) Line {
 		return Line{Tone: Bad, What: "pull request", Text: "what was merged was taken back by " + v.By + " in commit " + v.Commit}
 	case *event.BranchPushed:
 		return Line{Tone: Human, What: "push", Text: cmp.Or(v.By, "somebody") + " pushed commit " + v.Head + " to the branch"}
+	case *event.BranchAdopted:
+		return Line{Tone: Human, What: "push", Text: "goes on from " + Short(v.Head) + ", which people pushed to the branch", Notes: v.Paths}
 	case *event.TargetMoved:
 		switch {
 		case v.Problem != "":
@@ -206,6 +217,10 @@ func sayPublished(payload event.Payload) Line {
 			return Line{Tone: Plain, What: "target", Text: v.Target + " moved to " + Short(v.Head) + "; the change merges into it"}
 		}
 		return Line{Tone: Warn, What: "target", Text: v.Target + " moved to " + Short(v.Head) + "; the change conflicts with it", Notes: v.Conflicts}
+	case *event.Rebased:
+		return Line{Tone: Plain, What: "rebase", Text: v.Target + " moved: the change is put on " + Short(v.To) + " and verified again"}
+	case *event.RebaseUndone:
+		return Line{Tone: Warn, What: "rebase", Text: "it stays on " + Short(v.To) + ", where it was proven", Notes: some(v.Reason)}
 	case *event.PublicationHeld:
 		return Line{Tone: Warn, What: "held", Text: "the change of " + Plural(v.Files, "file") + " waits for a person's approval"}
 	case *event.PublicationApproved:
@@ -237,6 +252,10 @@ func sayWork(payload event.Payload) Line {
 			tone = Good
 		}
 		return Line{Tone: tone, What: "reproduction", Text: v.Reason + " · " + Took(v.Millis), Body: v.Detail}
+	case *event.QuestionAsked:
+		return Line{Tone: Human, What: "question", Text: v.Question, Notes: some(v.Tried)}
+	case *event.QuestionAnswered:
+		return Line{Tone: Human, What: "answered", Text: v.Who, Body: v.Text}
 	case *event.Submitted:
 		return Line{Tone: Plain, What: "submitted", Text: v.Title, Notes: append(some(v.Cause), v.Fix)}
 	case *event.Exported:

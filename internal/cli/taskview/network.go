@@ -4,20 +4,12 @@ import (
 	"strings"
 
 	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/story"
 )
 
 // Package names a package for a person: "npm left-pad 1.3.0".
 func Package(ecosystem, name, version string) string {
-	var parts []string
-	for _, s := range []string{ecosystem, name, version} {
-		if s != "" {
-			parts = append(parts, Escape(s))
-		}
-	}
-	if len(parts) == 0 {
-		return "a request"
-	}
-	return strings.Join(parts, " ")
+	return Escape(story.Package(ecosystem, name, version))
 }
 
 // network shows what sandboxes asked the registries. What the base's lockfiles name is there in
@@ -26,7 +18,7 @@ func (p *printer) network(e event.Event, payload event.Payload) {
 	switch v := payload.(type) {
 	case *event.NetworkOpened:
 		if p.opts.Full {
-			p.item(e.Time, "%s", p.dim("the sandbox for %s may reach: %s (%s), %s known", Escape(v.Purpose), Escape(v.Mode), Escape(strings.Join(v.Upstreams, ", ")), plural(v.Known, "name")))
+			p.item(e.Time, "%s", p.dim("the sandbox for %s may reach: %s (%s), %s known", Escape(v.Purpose), Escape(v.Mode), Escape(strings.Join(v.Upstreams, ", ")), story.Plural(v.Known, "name")))
 		}
 	case *event.NetworkAsked:
 		for _, n := range v.Names {

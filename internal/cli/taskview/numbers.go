@@ -1,9 +1,13 @@
 package taskview
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/daybreak-agent/daybreak/internal/story"
+)
 
 // Count shows a number with thousands separated.
-func Count(n int64) string { return count(n) }
+func Count(n int64) string { return story.Count(n) }
 
 // Size shows a number of bytes with a unit of 1000: "82 kB", "1.4 MB".
 func Size(n int64) string {

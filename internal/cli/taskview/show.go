@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/story"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
@@ -93,7 +94,7 @@ func (p *printer) head(s event.Summary) {
 	field("model", "%s", model)
 	field("budget", "%s", budget(c.Limits, s.Spent))
 	if c.Hidden > 0 {
-		field("issue", "%s of hidden text removed", plural(c.Hidden, "byte"))
+		field("issue", "%s of hidden text removed", story.Plural(c.Hidden, "byte"))
 	}
 	if p.opts.Full {
 		p.text(c.Issue)
@@ -110,10 +111,10 @@ func budget(l task.Limits, s task.Spent) string {
 		out = append(out, m.String())
 	}
 	if !limited["steps"] {
-		out = append([]string{plural(s.Steps, "step")}, out...)
+		out = append([]string{story.Plural(s.Steps, "step")}, out...)
 	}
 	if !limited["tokens"] {
-		out = append(out, count(s.Tokens.Total())+" tokens")
+		out = append(out, story.Count(s.Tokens.Total())+" tokens")
 	}
 	if !limited["usd"] {
 		out = append(out, fmt.Sprintf("$%.2f", s.Cost.USD()))

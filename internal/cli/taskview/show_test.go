@@ -17,6 +17,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/store/storetest"
+	"github.com/daybreak-agent/daybreak/internal/story"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
@@ -45,8 +46,8 @@ func sealed(t testing.TB, payloads ...event.Payload) []event.Event {
 	return out
 }
 
-// story is a task that goes wrong twice and then well.
-func story(t testing.TB) []event.Event {
+// written is a task that goes wrong twice and then well.
+func written(t testing.TB) []event.Event {
 	exit := func(n int) *int { return &n }
 	message, err := json.Marshal(map[string]any{"role": "assistant", "blocks": []map[string]any{
 		{"type": "thinking", "text": "hidden"},
@@ -127,7 +128,7 @@ func TestShow(t *testing.T) {
 	for name, opts := range map[string]Options{"brief": {}, "full": {Full: true}} {
 		t.Run(name, func(t *testing.T) {
 			var b bytes.Buffer
-			if err := Show(&b, story(t), inline, opts); err != nil {
+			if err := Show(&b, written(t), inline, opts); err != nil {
 				t.Fatal(err)
 			}
 			if bad := acting(b.String()); bad != "" {
@@ -152,7 +153,7 @@ func TestShow(t *testing.T) {
 
 func TestShowColor(t *testing.T) {
 	var plain, color bytes.Buffer
-	if err := errors.Join(Show(&plain, story(t), inline, Options{}), Show(&color, story(t), inline, Options{Color: true})); err != nil {
+	if err := errors.Join(Show(&plain, written(t), inline, Options{}), Show(&color, written(t), inline, Options{Color: true})); err != nil {
 		t.Fatal(err)
 	}
 	stripped := color.String()
@@ -210,21 +211,21 @@ func TestLine(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second: "now", 5 * time.Second: "5s ago", 90 * time.Second: "1m ago", 47 * time.Hour: "47h ago", 50 * time.Hour: "2d ago",
 	} {
-		if got := age(d); got != want {
-			t.Errorf("age(%s) = %q, want %q", d, got, want)
+		if got := story.Age(d); got != want {
+			t.Errorf("story.Age(%s) = %q, want %q", d, got, want)
 		}
 	}
 }
 
 func TestFigures(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000", -999: "-999"} {
-		if got := count(n); got != want {
-			t.Errorf("count(%d) = %q", n, got)
+		if got := story.Count(n); got != want {
+			t.Errorf("story.Count(%d) = %q", n, got)
 		}
 	}
 	for ms, want := range map[int64]string{0: "0ms", 999: "999ms", 1500: "1.5s", 61200: "1m1s"} {
-		if got := took(ms); got != want {
-			t.Errorf("took(%d) = %q", ms, got)
+		if got := story.Took(ms); got != want {
+			t.Errorf("story.Took(%d) = %q", ms, got)
 		}
 	}
 }

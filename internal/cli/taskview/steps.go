@@ -1,13 +1,12 @@
 package taskview
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/story"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
@@ -20,7 +19,7 @@ func (p *printer) event(e event.Event, payload event.Payload) {
 		p.response(e, v)
 	case *event.ModelFailed:
 		p.item(e.Time, "%s %s", p.bold("step %d", v.Step), p.red("the model call failed (%s, %s): %s",
-			Escape(string(v.Class)), plural(v.Attempts, "attempt"), Escape(v.Error)))
+			Escape(string(v.Class)), story.Plural(v.Attempts, "attempt"), Escape(v.Error)))
 	case *event.ToolStarted:
 		p.open[callKey{v.Step, v.Call}] = *v
 	case *event.ToolFinished:
@@ -38,12 +37,12 @@ func (p *printer) event(e event.Event, payload event.Payload) {
 		p.item(e.Time, "  %s %s", p.dim("told (%s):", Escape(v.What)), cut(Escape(firstLine(v.Text)), 90))
 	case *event.Compacted:
 		p.item(e.Time, "  %s", p.dim("%s dropped from the conversation, %s → %s tokens",
-			plural(v.Dropped, "message"), count(v.Before), count(v.After)))
+			story.Plural(v.Dropped, "message"), story.Count(v.Before), story.Count(v.After)))
 	case *event.WorkspaceSaved:
-		p.item(e.Time, "  %s", p.dim("change kept: %s (%s)", plural(v.Files, "file"), Escape(v.Why)))
+		p.item(e.Time, "  %s", p.dim("change kept: %s (%s)", story.Plural(v.Files, "file"), Escape(v.Why)))
 		p.full(v.Diff)
 	case *event.ReproductionChecked:
-		p.item(e.Time, "  reproduction %s  %s  %s", p.kind(v.Kind, v.Kind == task.Verified), Escape(v.Reason), took(v.Millis))
+		p.item(e.Time, "  reproduction %s  %s  %s", p.kind(v.Kind, v.Kind == task.Verified), Escape(v.Reason), story.Took(v.Millis))
 		p.full(v.Detail)
 	case *event.Submitted:
 		p.item(e.Time, "submitted: %s", p.bold("%s", Escape(v.Title)))
@@ -76,9 +75,9 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 	case *event.StateChanged:
 		p.item(e.Time, "%s %s", p.dim("→"), p.state(v.To)+reason(v.Reason))
 	case *event.StageFinished:
-		s := fmt.Sprintf("%s done  %s%s", Escape(v.Stage), took(v.Millis), reason(v.Note))
+		s := fmt.Sprintf("%s done  %s%s", Escape(v.Stage), story.Took(v.Millis), reason(v.Note))
 		if v.Error != "" {
-			s = p.red("%s failed  %s%s", Escape(v.Stage), took(v.Millis), reason(v.Error))
+			s = p.red("%s failed  %s%s", Escape(v.Stage), story.Took(v.Millis), reason(v.Error))
 		}
 		p.line(e.Time, s)
 	case *event.SnapshotReady:
@@ -86,7 +85,7 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 		if v.Cached {
 			how = "from the cache"
 		}
-		p.item(e.Time, "snapshot %s: %s, %s  %s", short(v.Digest), plural(v.Files, "file"), how, took(v.Millis))
+		p.item(e.Time, "snapshot %s: %s, %s  %s", short(v.Digest), story.Plural(v.Files, "file"), how, story.Took(v.Millis))
 		if v.Rebuilt != "" {
 			p.item(e.Time, "  the mirror was made anew: %s", Escape(v.Rebuilt))
 		}
@@ -97,7 +96,7 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 		if v.Purpose != "agent" && !p.opts.Full {
 			return // the verifier starts one for every run: they hide the story
 		}
-		p.item(e.Time, "sandbox for %s: %s, %s  %s", Escape(v.Purpose), Escape(v.Runtime), Escape(v.Isolation), took(v.Millis))
+		p.item(e.Time, "sandbox for %s: %s, %s  %s", Escape(v.Purpose), Escape(v.Runtime), Escape(v.Isolation), story.Took(v.Millis))
 	case *event.SandboxRefused:
 		p.item(e.Time, "%s", Escape(v.Error))
 	case *event.SandboxEnded:
@@ -112,7 +111,7 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 		s := fmt.Sprintf("baseline: %d passed, %d failed, %d skipped, %d flaky", v.Passed, v.Failed, v.Skipped, len(v.Flaky))
 		p.item(e.Time, "%s  %s%s", s, p.dim("%s", Escape(v.Command)), reason(v.Problem))
 	case *event.Exported:
-		p.item(e.Time, "change exported: %s, tree %s", plural(len(v.Paths), "file"), short(v.Tree))
+		p.item(e.Time, "change exported: %s, tree %s", story.Plural(len(v.Paths), "file"), short(v.Tree))
 		for _, path := range v.LeftOut {
 			p.item(e.Time, "  left out: %s", Escape(path))
 		}
@@ -131,7 +130,7 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 		p.item(e.Time, "pull request: %s", p.bold("%s", Escape(v.Title)))
 		p.full(v.Body)
 	case *event.Redacted:
-		p.item(e.Time, "%s masked in %s (%s)", plural(v.Count, "secret"), Escape(v.Where), Escape(v.Rule))
+		p.item(e.Time, "%s masked in %s (%s)", story.Plural(v.Count, "secret"), Escape(v.Where), Escape(v.Rule))
 	case *event.Checkpoint:
 		p.item(e.Time, "%s", p.dim("log signed up to event %d by key %s", v.Seq, Escape(v.KeyID)))
 	default:
@@ -169,7 +168,7 @@ func (p *printer) word(e event.Event, payload event.Payload) {
 	case *event.RebaseUndone:
 		p.item(e.Time, "it stays on %s, where it was proven: %s", short(v.To), Escape(v.Reason))
 	case *event.PublicationHeld:
-		p.item(e.Time, "the change of %s waits for a person's approval", plural(v.Files, "file"))
+		p.item(e.Time, "the change of %s waits for a person's approval", story.Plural(v.Files, "file"))
 	case *event.PublicationApproved:
 		p.item(e.Time, "%s approved the publication of %s", Escape(v.Who), Escape(v.Tree))
 	case *event.PullRequestEnded:
@@ -181,7 +180,7 @@ func (p *printer) word(e event.Event, payload event.Payload) {
 	case *event.PullRequestReverted:
 		p.item(e.Time, "what was merged was taken back by %s in commit %s", Escape(v.By), Escape(v.Commit))
 	case *event.BranchAdopted:
-		p.item(e.Time, "goes on from %s, which people pushed to the branch (%s)", short(v.Head), plural(len(v.Paths), "file"))
+		p.item(e.Time, "goes on from %s, which people pushed to the branch (%s)", short(v.Head), story.Plural(len(v.Paths), "file"))
 	case *event.BranchPushed:
 		p.item(e.Time, "%s pushed commit %s to the branch", Escape(cmp.Or(v.By, "somebody")), Escape(v.Head))
 	default:
@@ -205,13 +204,13 @@ func (p *printer) setup(e event.Event, payload event.Payload) {
 	case *event.SetupFinished:
 		switch {
 		case v.ExitCode == 0 && !v.TimedOut:
-			p.item(e.Time, "  done  %s", took(v.Millis))
+			p.item(e.Time, "  done  %s", story.Took(v.Millis))
 			p.full(v.Log)
 			return
 		case v.TimedOut:
-			p.item(e.Time, "  %s", p.red("did not end in time  %s", took(v.Millis)))
+			p.item(e.Time, "  %s", p.red("did not end in time  %s", story.Took(v.Millis)))
 		default:
-			p.item(e.Time, "  %s", p.red("exit code %d  %s", v.ExitCode, took(v.Millis)))
+			p.item(e.Time, "  %s", p.red("exit code %d  %s", v.ExitCode, story.Took(v.Millis)))
 		}
 		p.text(v.Log)
 	case *event.SetupReady:
@@ -220,7 +219,7 @@ func (p *printer) setup(e event.Event, payload event.Payload) {
 			if v.Cached {
 				how = "from an earlier task with the same lockfiles: " + Escape(strings.Join(v.Commands, "; "))
 			}
-			p.item(e.Time, "dependencies %s: %s  %s", short(v.Digest), how, took(v.Millis))
+			p.item(e.Time, "dependencies %s: %s  %s", short(v.Digest), how, story.Took(v.Millis))
 		}
 		for _, w := range v.Warnings {
 			p.item(e.Time, "  %s", Escape(w))
@@ -254,7 +253,7 @@ func (p *printer) response(e event.Event, v *event.ModelResponded) {
 		attempts = fmt.Sprintf(" · %d attempts", v.Attempts)
 	}
 	p.item(e.Time, "%s %s", p.bold("step %d", v.Step), p.dim("%s in, %s cached, %s out%s · %s%s",
-		count(all.Input+all.CacheWrite), count(all.CacheRead), count(all.Output), cost, took(v.Millis), attempts))
+		story.Count(all.Input+all.CacheWrite), story.Count(all.CacheRead), story.Count(all.Output), cost, story.Took(v.Millis), attempts))
 	said := p.said(v.Message)
 	switch {
 	case said == "":
@@ -267,19 +266,12 @@ func (p *printer) response(e event.Event, v *event.ModelResponded) {
 
 // said returns the text blocks of a recorded message: of its JSON only what a reader sees.
 func (p *printer) said(message event.Text) string {
-	var m struct {
-		Blocks []struct{ Type, Text string }
-	}
-	if !p.document(message, &m) {
+	text, err := p.load(message)
+	if err != nil {
 		return ""
 	}
-	var out []string
-	for _, b := range m.Blocks {
-		if b.Type == "text" && b.Text != "" {
-			out = append(out, strings.Trim(b.Text, "\n"))
-		}
-	}
-	return strings.Join(out, "\n\n")
+	said, _ := story.Said(text)
+	return said
 }
 
 // result writes a tool call and its outcome on one line.
@@ -290,20 +282,12 @@ func (p *printer) result(e event.Event, v *event.ToolFinished) {
 		started = event.ToolStarted{Step: v.Step, Call: v.Call, Name: v.Name}
 	}
 	delete(p.open, key)
-	var outcome string
-	switch {
-	case v.Interrupted:
-		outcome = p.red("interrupted")
-	case v.ExitCode != nil && *v.ExitCode == 0:
-		outcome = p.green("exit 0")
-	case v.ExitCode != nil:
-		outcome = p.red("exit %d", *v.ExitCode)
-	case v.IsError:
-		outcome = p.red("refused")
-	default:
-		outcome = p.green("ok")
+	word, good := (&story.Call{Finished: v}).Outcome()
+	outcome := p.red("%s", word)
+	if good {
+		outcome = p.green("%s", word)
 	}
-	p.item(e.Time, "  %s %s  %s", p.call(started), outcome, p.dim("%s", took(v.Millis)))
+	p.item(e.Time, "  %s %s  %s", p.call(started), outcome, p.dim("%s", story.Took(v.Millis)))
 	if p.opts.Full {
 		if started.Args.Bytes > 0 || started.Args.Inline != "" {
 			p.text(started.Args)
@@ -314,45 +298,12 @@ func (p *printer) result(e event.Event, v *event.ToolFinished) {
 
 // call names the tool and the argument that says most, in a column of its own.
 func (p *printer) call(c event.ToolStarted) string {
-	return fmt.Sprintf("%-9s %-62s", cut(Escape(c.Name), 12), cut(p.argument(c.Args), 62))
-}
-
-// argument picks one line out of a call's arguments.
-func (p *printer) argument(t event.Text) string {
-	if t.Inline == "" {
-		if t.Bytes == 0 {
-			return ""
-		}
-		return fmt.Sprintf("(%s)", plural(t.Bytes, "byte"))
-	}
-	var args map[string]json.RawMessage
-	if json.Unmarshal([]byte(t.Inline), &args) != nil {
-		return Escape(t.Inline)
-	}
-	for _, name := range []string{"command", "cmd", "query", "pattern", "path", "file", "tests", "test", "title", "reason"} {
-		raw, ok := args[name]
-		if !ok {
-			continue
-		}
-		var one string
-		var many []string
-		switch {
-		case json.Unmarshal(raw, &one) == nil:
-			return Escape(one)
-		case json.Unmarshal(raw, &many) == nil:
-			return Escape(strings.Join(many, " "))
-		}
-	}
-	var b bytes.Buffer
-	if json.Compact(&b, []byte(t.Inline)) != nil || b.String() == "{}" {
-		return ""
-	}
-	return Escape(b.String())
+	return fmt.Sprintf("%-9s %-62s", cut(Escape(c.Name), 12), cut(Escape(story.Argument(c.Args)), 62))
 }
 
 // verdict writes what verification concluded and the evidence for it.
 func (p *printer) verdict(e event.Event, v *event.VerificationFinished) {
-	p.item(e.Time, "%s %s  %s  %s", p.bold("verdict %d:", v.Attempt), p.kind(v.Kind, v.Kind.Accepted()), Escape(v.Reason), took(v.Millis))
+	p.item(e.Time, "%s %s  %s  %s", p.bold("verdict %d:", v.Attempt), p.kind(v.Kind, v.Kind.Accepted()), Escape(v.Reason), story.Took(v.Millis))
 	var doc task.Verdict
 	if !p.document(v.Document, &doc) {
 		return
@@ -364,7 +315,7 @@ func (p *printer) verdict(e event.Event, v *event.VerificationFinished) {
 		}
 	}
 	if s := doc.Suite; s.Command != "" {
-		p.item(e.Time, "  suite: %d passed, %s, %d failed already", s.Passed, plural(s.NewFailures, "new failure"), s.BaselineFailed)
+		p.item(e.Time, "  suite: %d passed, %s, %d failed already", s.Passed, story.Plural(s.NewFailures, "new failure"), s.BaselineFailed)
 		for _, name := range append(s.NewlyFailing, s.Lost...) {
 			p.item(e.Time, "    %s", p.red("%s", Escape(name)))
 		}
@@ -422,7 +373,7 @@ func (p *printer) index(e event.Event, v *event.IndexReady) {
 	if v.Later {
 		how += ", for later tasks"
 	}
-	p.item(e.Time, "search index: %s, %s, %s, %s  %s", plural(v.Files, "file"), plural(v.Symbols, "symbol"), Size(v.Bytes), how, took(v.Millis))
+	p.item(e.Time, "search index: %s, %s, %s, %s  %s", story.Plural(v.Files, "file"), story.Plural(v.Symbols, "symbol"), Size(v.Bytes), how, story.Took(v.Millis))
 	if len(v.Slow) > 0 {
 		p.item(e.Time, "  without the symbols of %s", Escape(strings.Join(v.Slow, ", ")))
 	}
