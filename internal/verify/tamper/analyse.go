@@ -66,6 +66,7 @@ type analysis struct {
 	lostHelpers []lostTest
 	fresh       []lostTest
 	source      []FileChange
+	checkers    map[string]bool // functions of the file at hand that check and are no tests
 }
 
 func (a *analysis) add(p string, line int, kind SubKind, severity, detail, old, now string) {

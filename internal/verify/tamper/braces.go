@@ -258,6 +258,9 @@ func (r *braceReader) function(d declaration, name string, paren int, prefix str
 		u.test = true
 		r.macroName(&u, d.head[paren:])
 	}
+	if !u.test && skip > runs { // what it is built for says nothing about the tests
+		u.skip, u.skipAt = runs, 0
+	}
 	u.body = r.toks[from:d.end]
 	r.fill(&u, from, d.end)
 	if weak := weakened(d.attrs); weak != nil {

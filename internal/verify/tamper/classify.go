@@ -79,6 +79,9 @@ func isTest(base, low string, dirs []string) bool {
 	}
 	ext := path.Ext(low)
 	for i, d := range dirs {
+		if ext == ".cs" && (strings.HasSuffix(d, ".tests") || strings.HasSuffix(d, ".test") || strings.HasSuffix(d, ".specs") || strings.HasSuffix(d, ".unittests") || strings.HasSuffix(d, ".integrationtests")) {
+			return true
+		}
 		if !slices.Contains(testDirs, d) {
 			continue
 		}

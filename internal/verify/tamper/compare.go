@@ -22,7 +22,7 @@ func (a *analysis) compareTests(path string, old, now *unit) {
 	if now.focus && !old.focus {
 		a.add(path, now.line, TestFocused, "block", fmt.Sprintf("test %s now runs alone: others of its file or run are left out", now.name), "", lineText(now.toks, now.line))
 	}
-	if handed(old, now) {
+	if a.handed(old, now) {
 		a.add(path, now.line, AssertionRemoved, "warn", fmt.Sprintf("%s: what it checked is left to something that it calls", now.name), join(old.body), join(now.body))
 		return
 	}
@@ -37,10 +37,16 @@ func (a *analysis) compareTests(path string, old, now *unit) {
 	a.compareUnits(path, old, now)
 }
 
-// handed reports a test that gives the values it checked to a function that it did not call before.
-func handed(old, now *unit) bool {
+// handed reports a test that calls a function of its file that checks, or gives the values it
+// checked to something that may check, and did not before.
+func (a *analysis) handed(old, now *unit) bool {
 	if now.empty || len(old.asserts) == 0 || len(now.asserts) > 0 {
 		return false
+	}
+	if slices.ContainsFunc(now.body, func(t token) bool {
+		return t.Kind == syntax.Word && a.checkers[t.Text] && !syntax.Has(old.body, t.Text)
+	}) {
+		return true
 	}
 	var values []string
 	for _, x := range old.asserts {
@@ -357,6 +363,12 @@ func lineText(toks []token, line int) string {
 // another file may have them.
 func (a *analysis) compareFiles(path string, old, now model) {
 	before, after := old.byName(), now.byName()
+	a.checkers = map[string]bool{}
+	for _, u := range now.units {
+		if !u.test && len(u.asserts) > 0 {
+			a.checkers[u.name[strings.LastIndexByte(u.name, '.')+1:]] = true
+		}
+	}
 	for i := range old.units {
 		o := &old.units[i]
 		n := after[o.name]
@@ -371,8 +383,11 @@ func (a *analysis) compareFiles(path string, old, now model) {
 		case o.test:
 			a.compareTests(path, o, n)
 		default:
-			if n.skip > o.skip {
-				a.add(path, n.skipAt, TestSkipped, "block", "the tests of the file are now skipped", "", lineText(n.toks, n.skipAt))
+			switch {
+			case n.skip > o.skip && n.skip == skips:
+				a.add(path, n.skipAt, TestSkipped, "block", "the tests of the file, or those that use "+n.name+", are now skipped", "", lineText(n.toks, n.skipAt))
+			case n.skip > o.skip:
+				a.add(path, n.skipAt, TestSkipped, "warn", "the tests of the file, or those that use "+n.name+", may now be skipped", "", lineText(n.toks, n.skipAt))
 			}
 			a.compareSubs(path, o, n)
 			a.compareUnits(path, o, n)

@@ -153,7 +153,9 @@ func literals(toks []token) []string {
 
 // unquote takes the quotes and prefix off a string token, without reading its escapes.
 func unquote(s string) string {
-	s = strings.TrimLeft(s, "rRbBfFuUtTL@$#")
+	if i := strings.IndexAny(s, "\"'`"); i > 0 && strings.Trim(s[:i], "rRbBfFuUtTL8@$#") == "" {
+		s = s[i:]
+	}
 	for _, q := range []string{`"""`, `'''`, `"`, `'`, "`"} {
 		if rest, ok := strings.CutPrefix(s, q); ok {
 			return strings.TrimSuffix(rest, q)

@@ -203,12 +203,15 @@ func (r *rubyReader) example(n, k, open int, in scopeOf) int {
 	title := ""
 	for i := k + 1; i < stop; i++ {
 		if r.toks[i].Kind == syntax.Text || title == "" && r.toks[i].Kind == syntax.Word && suite {
-			title = unquote(r.text(i))
+			title = r.text(i)
+			if r.toks[i].Kind == syntax.Text {
+				title = unquote(title)
+			}
 			break
 		}
 	}
-	if title == "" {
-		title = "(untitled)"
+	if title == "" { // what it does is its name
+		title = "(untitled) " + join(r.toks[stop:min(stop+8, len(r.toks))])
 	}
 	u := unit{name: in.prefix + title, line: r.toks[k].Line, test: true, skip: in.skip, skipAt: in.at, focus: head[0] == 'f' && head != "feature"}
 	if head[0] == 'x' {
