@@ -3,7 +3,7 @@ SHELL := /bin/bash
 TOOLS := $(CURDIR)/.tools/bin
 BIN   := $(CURDIR)/bin
 
-.PHONY: setup gvisor gitea test-gitea build demo test generate lint attack attack-layers bench bench-verify records fuzz clean
+.PHONY: setup gvisor gitea test-gitea build demo test generate lint attack attack-layers bench bench-monorepo bench-verify records fuzz clean
 setup: ## install what the build, the sandbox and the tests need (quick when nothing is missing)
 	@scripts/setup.sh
 
@@ -44,6 +44,9 @@ attack-layers: build ## the sandbox without one layer after the other, in builds
 
 bench: build ## speed and memory, as ratios in one run
 	@PATH="$(TOOLS):$$PATH" go run ./bench
+
+bench-monorepo: build ## ready, searched and advanced: a tree of 2.45 million lines, fetched by the Go client, beside git and ripgrep
+	@PATH="$(TOOLS):$$PATH" go run ./bench -only monorepo,search
 
 bench-verify: build ## false accepts and false rejects of the verifier, by kind (INSTANCES=FILE REPOS=DIR adds historical fixes)
 	@$(BIN)/daybreak eval cases $(if $(ONLY),--only $(ONLY))

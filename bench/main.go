@@ -83,6 +83,7 @@ func measures() []measure {
 		{"append", "durable appends", measureAppend, false},
 		{"memory", "tasks that wait for the model", measureMemory, false},
 		{"fleet", "30 and 300 tasks on one store, with two dispatchers", measureFleet, false},
+		{"monorepo", "a snapshot and sandboxes of a tree of 2.45 million lines", measureMonorepo, true},
 		{"search", "searches and names in a tree of 2.45 million lines", measureSearch, true},
 	}
 }

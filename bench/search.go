@@ -26,6 +26,14 @@ const monorepoModule = "k8s.io/kubernetes@v1.37.2"
 // monorepo is a repository with the tree of [monorepoModule] as its first commit and 50 changed
 // files as its second. The module is fetched by the machine's own Go client.
 func (w *world) monorepo(ctx context.Context) (dir, first, second string, err error) {
+	if m := w.mono; m != nil {
+		return m[0], m[1], m[2], nil
+	}
+	defer func() {
+		if err == nil {
+			w.mono = []string{dir, first, second}
+		}
+	}()
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", monorepoModule)
 	cmd.Dir = w.dir
 	out, err := cmd.Output()

@@ -36,6 +36,7 @@ type world struct {
 	repo               string // small repository with a suite that takes no time
 	issue              string // file
 	files, tasks, runs int
+	mono               []string // the large repository and its two commits, once made
 }
 
 func newWorld(ctx context.Context, bin string, files, tasks, runs int) (*world, error) {
