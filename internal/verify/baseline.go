@@ -200,6 +200,9 @@ func (v *Verifier) probe(ctx context.Context, s snapshot.Snapshot) (t Tools, err
 			err = fmt.Errorf("end a probe bench: %w", e)
 		}
 	}()
+	if t.Programs, err = which(ctx, box.Guest()); err != nil {
+		return t, err
+	}
 	modules := []string{
 		"pytest", "pytest_cov", "xdist", "pytest_timeout", "pytest_asyncio", "pytest_benchmark", "pytest_flake8",
 		"pytest_mypy", "pytest_black", "random_order", "pytest_rerunfailures", "pytest_html", "syrupy", "pytest_ruff",
@@ -223,4 +226,18 @@ func (v *Verifier) probe(ctx context.Context, s snapshot.Snapshot) (t Tools, err
 		}
 	}
 	return t, nil
+}
+
+// which lists the programs of [programs] that are on PATH.
+func which(ctx context.Context, g *guest.Client) ([]string, error) {
+	res, err := g.Exec(ctx, guest.ExecRequest{
+		Argv:    append([]string{"bash", "-c", `for p in "$@"; do type -P "$p" >/dev/null && echo "$p"; done; true`, "bash"}, programs()...),
+		Timeout: time.Minute,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ask what is installed: %w", err)
+	}
+	out := strings.Fields(string(res.Head))
+	slices.Sort(out)
+	return out, nil
 }

@@ -29,17 +29,17 @@ type causePattern struct {
 // causePatterns are tried in order on the failure's message, never on all the output: a program
 // under test may print anything.
 var causePatterns = []causePattern{
-	{CauseBuild, regexp.MustCompile(`\b(ImportError|ModuleNotFoundError|SyntaxError|IndentationError)\b|module '[^']*' has no attribute|[Cc]annot find (module|package)|ERR_MODULE_NOT_FOUND|does not provide an export named|error during collection|\[build failed\]|\[setup failed\]|cannot import name`)},
+	{CauseBuild, regexp.MustCompile(`\b(ImportError|ModuleNotFoundError|SyntaxError|IndentationError)\b|module '[^']*' has no attribute|[Cc]annot find (module|package)|ERR_MODULE_NOT_FOUND|does not provide an export named|error during collection|\[build failed\]|\[setup failed\]|cannot import name|Failed to load url|\bLoadError\b|cannot load such file|\berror\[E\d+\]|NoClassDefFoundError|ClassNotFoundException|NoSuchMethodError|NoSuchFieldError|Call to undefined (?:function|method)|Class "[^"]*" not found`)},
 	{CauseFixture, regexp.MustCompile(`fixture '[^']*' not found|recursive dependency involving fixture`)},
 	{CauseNetwork, regexp.MustCompile(`(?i)connection refused|no such host|name resolution|network is unreachable|\b(ENOTFOUND|ECONNREFUSED|ENETUNREACH|EAI_AGAIN)\b|no route to host|getaddrinfo|dial (tcp|udp)|Max retries exceeded with url`)},
 	{CausePermission, regexp.MustCompile(`(?i)permission denied|operation not permitted|\b(EACCES|EPERM|PermissionError)\b|read-only file system`)},
 	{CauseFixture, regexp.MustCompile(`(?i)no such file or directory|\bENOENT\b|FileNotFoundError|executable file not found|command not found`)},
-	{CauseTime, regexp.MustCompile(`(?i)test timed out after|panic: test timed out|Exceeded timeout of|context deadline exceeded|Timeout of \d+ms exceeded|Test timed out in`)},
+	{CauseTime, regexp.MustCompile(`(?i)test timed out after|panic: test timed out|Exceeded timeout of|context deadline exceeded|Timeout of \d+ms exceeded|Test timed out in|TestTimedOutException|test timeout`)},
 }
 
 // assertion recognises a failure that compares what it got with what it wanted: such a message
 // may quote a permission or network error and is still the test's own judgement.
-var assertion = regexp.MustCompile(`(?i)\bAssertionError\b|ERR_ASSERTION|\bassert\b|\bwant(ed)?\b|\bexpect(ed)?\b|\bgot\b|not equal|should (be|have|equal)|DID NOT RAISE|!=`)
+var assertion = regexp.MustCompile(`(?i)\bAssertionError\b|ERR_ASSERTION|\bassert(?:ion|ing|ed)?\b|\bwant(ed)?\b|\bexpect(ed)?\b|\bgot\b|not equal|should (be|have|equal)|DID NOT RAISE|!=`)
 
 // causeOf classifies one failure. hang says that the issue is about a hang.
 func causeOf(c Case, hang bool) Cause {

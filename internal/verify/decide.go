@@ -287,7 +287,7 @@ func rowGreen(f Facts) (task.VerdictKind, string) {
 		failed, alone := 0, 0
 		last := Seen{}
 		for _, s := range t.Green {
-			if s.failed() {
+			if s.failed() || s.Status == task.Flaky { // passed only when its runner tried again
 				failed++
 				last = s
 				if !s.Suite {

@@ -19,6 +19,8 @@ import (
 type Tools struct {
 	Pytest  bool     `json:"pytest"`
 	Plugins []string `json:"plugins,omitempty"` // importable pytest plugins, as module names
+	// Programs are those of [programs] that are on PATH, sorted.
+	Programs []string `json:"programs,omitempty"`
 }
 
 const (
@@ -99,6 +101,14 @@ func detectIn(list []string, read func(string) string, tools Tools) Plan {
 	d.golang()
 	d.node()
 	d.python()
+	d.cargo()
+	d.jvm()
+	d.ctest()
+	d.dotnet()
+	d.rspec()
+	d.phpunit()
+	d.bazel()
+	d.makefile()
 	if len(d.plan.Suites) > maxSuites {
 		d.note("%d test suites found, the first %d are run", len(d.plan.Suites), maxSuites)
 		d.plan.Suites = d.plan.Suites[:maxSuites]

@@ -334,7 +334,7 @@ func (p *proof) confirm(ctx context.Context, suspects map[string]Place, rec *tas
 	}
 	p.job.progress("P5", fmt.Sprintf("running %s that came out differently again", plural(len(suspects), "test")))
 	flaky := map[string]bool{}
-	side := func(purpose string, placed []git.Change, steady func(id string, c Case, there bool) bool) error {
+	side := func(purpose string, placed []git.Change, steady func(id string, c Case, there, any bool) bool) error {
 		for range p.confirmations(suspects) {
 			left := map[string]Place{}
 			for id, pl := range suspects {
@@ -351,12 +351,12 @@ func (p *proof) confirm(ctx context.Context, suspects map[string]Place, rec *tas
 			}
 			for id := range left {
 				c, there := r.cases[id]
-				flaky[id] = !steady(id, c, there)
+				flaky[id] = !steady(id, c, there, len(r.cases) > 0)
 			}
 		}
 		return nil
 	}
-	err := side("green", p.job.Changes, func(_ string, c Case, there bool) bool { return !there || c.Status != task.Pass })
+	err := side("green", p.job.Changes, func(_ string, c Case, there, _ bool) bool { return !there || c.Status != task.Pass })
 	if err != nil {
 		return err
 	}
@@ -364,10 +364,11 @@ func (p *proof) confirm(ctx context.Context, suspects map[string]Place, rec *tas
 	if err != nil {
 		return err
 	}
-	// A test that the base does not have cannot be run there.
-	err = side("baseline", nil, func(id string, c Case, there bool) bool {
+	// A test that the base does not have cannot be run there; and where its group runs nothing at
+	// all, the base's own ledger is what is known.
+	err = side("baseline", nil, func(id string, c Case, there, any bool) bool {
 		_, known := p.job.Baseline.Tests[id]
-		return !known || (there && c.Status == task.Pass)
+		return !known || !any || (there && c.Status == task.Pass)
 	})
 	if err != nil {
 		return err
@@ -407,7 +408,8 @@ func (p *proof) inCrowd(ctx context.Context, suspects map[string]Place, passed m
 			return nil, err
 		}
 		for id := range left {
-			if c, there := r.cases[id]; !there || c.Failed() != side.fails {
+			// Not to be run at all is what a change can do to a test as well.
+			if c, there := r.cases[id]; (there && !c.Failed()) == side.fails {
 				delete(left, id)
 			}
 		}

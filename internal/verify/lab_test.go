@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -181,7 +182,7 @@ func newVerifier(t testing.TB, s Settings) (*Verifier, *localLab) {
 	}
 	dirs := strings.Fields(string(goroot))
 	if tt, ok := t.(*testing.T); ok {
-		tt.Setenv("PATH", filepath.Join(dirs[0], "bin")+":/usr/bin:/bin")
+		tt.Setenv("PATH", filepath.Join(dirs[0], "bin")+":/usr/bin:/bin:"+rustBin())
 		tt.Setenv("GOCACHE", dirs[1])
 		tt.Setenv("GOMODCACHE", dirs[2])
 		tt.Setenv("GOFLAGS", "")
@@ -202,6 +203,14 @@ func newVerifier(t testing.TB, s Settings) (*Verifier, *localLab) {
 	})
 	lab := &localLab{t: t, root: filepath.Join(t.TempDir(), "bench")}
 	return &Verifier{Lab: lab, Settings: s, Env: Offline(), Rand: reportNames{mark}, Now: time.Now, workDir: filepath.Join(lab.root, "work")}, lab
+}
+
+func homeOf() string {
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return u.HomeDir
 }
 
 // need fails where every tool must be there, and skips elsewhere.

@@ -21,6 +21,14 @@ const (
 	KindJest     Kind = "jest" //
 	KindVitest   Kind = "vitest"
 	KindMocha    Kind = "mocha"
+	KindCargo    Kind = "cargo"
+	KindMaven    Kind = "maven"
+	KindGradle   Kind = "gradle"
+	KindCTest    Kind = "ctest" // a CMake project
+	KindDotnet   Kind = "dotnet"
+	KindRSpec    Kind = "rspec"
+	KindPHPUnit  Kind = "phpunit"
+	KindBazel    Kind = "bazel"
 	KindCustom   Kind = "custom" // the repository's own words, see [Settings]
 )
 
@@ -33,7 +41,7 @@ type Suite struct {
 	Targets []string `json:"targets,omitempty"` // what the runner is pointed at
 	Globs   []string `json:"globs,omitempty"`   // files run one by one, relative to Dir
 	Env     []string `json:"env,omitempty"`
-	Test    string   `json:"test,omitempty"`     // custom: whole suite
+	Test    string   `json:"test,omitempty"`     // custom: whole suite; elsewhere: the program, where it is not the kind's own
 	TestOne string   `json:"test_one,omitempty"` // custom
 	Format  string   `json:"format,omitempty"`   // custom
 	Report  []string `json:"report,omitempty"`   // custom: globs below the work tree
@@ -65,9 +73,11 @@ type command struct {
 	env    []string //
 	format string   // result parser; "" reads the exit code only
 	report string   // file inside the sandbox, written by the runner or by our redirection
-	globs  []string // custom: report files below the work tree
-	file   string   // the one test file that runs, below the work tree; ids are put under it
-	human  string   // what a person would type at the top of the repository
+	globs  []string // patterns of report files below the work tree, beside report; removed before the command runs
+	// console is for [result.Report.Console]: the tool whose own output says what reports leave out.
+	console string
+	file    string // the one test file that runs, below the work tree; ids are put under it
+	human   string // what a person would type at the top of the repository
 }
 
 // baseEnv is fixed for every run: the same clock, words and order everywhere. Where packages
@@ -137,6 +147,9 @@ func (p Plan) commands(i int, places []Place, files []string, report string) []c
 		return s.perFileCommands(i, places, files, report)
 	case KindJest, KindVitest, KindMocha:
 		return s.nodeRunnerCommands(i, places, report)
+	}
+	if s.Kind.native() {
+		return s.nativeCommands(i, places, report)
 	}
 	return s.customCommands(i, places, report)
 }
@@ -442,11 +455,14 @@ func (s Suite) customCommands(i int, places []Place, report string) []command {
 	}
 	if s.Format != "" {
 		c.report = numbered(report, 0, ".out")
-		stderr := ""
-		if s.Format == "unittest" {
-			stderr = " 2>&1"
+		switch s.Format {
+		case "cargo":
+			c.shell = ended("\n"+text+"\n", c.report)
+		case "unittest":
+			c.shell = "{\n" + text + "\n} > " + c.report + " 2>&1"
+		default:
+			c.shell = "{\n" + text + "\n} > " + c.report
 		}
-		c.shell = "{\n" + text + "\n} > " + c.report + stderr
 	}
 	return []command{c}
 }
@@ -460,6 +476,10 @@ func (p Plan) rerun(pl Place) string {
 	if s.Kind == KindNode && pl.Name != "" {
 		top, _, _ := strings.Cut(pl.Name, " > ")
 		return s.human("node --test --test-name-pattern " + quote("^"+regexpQuote(top)+"$") + " " + quote(fileArg(s.local(pl.File))))
+	}
+	if s.Kind == KindRSpec && pl.Name != "" {
+		cs := p.commands(pl.Suite, []Place{pl}, nil, "")
+		return strings.TrimSuffix(cs[0].human, ")") + " -e " + quote(pl.Name) + suffixIf(cs[0].human, ")")
 	}
 	if (s.Kind == KindJest || s.Kind == KindVitest) && pl.Name != "" {
 		cs := p.commands(pl.Suite, []Place{pl}, nil, "")

@@ -264,6 +264,10 @@ func withFile(pl Place, tests []git.Change) Place {
 		if strings.HasSuffix(c.Path, ".py") && (pl.Group == module || strings.HasPrefix(pl.Group, module+".")) {
 			pl.File = c.Path
 		}
+		stem := strings.TrimSuffix(c.Path, path.Ext(c.Path))
+		if class := strings.ReplaceAll(pl.Group, ".", "/"); class != "" && path.Ext(c.Path) != "" && (stem == class || strings.HasSuffix(stem, "/"+class)) {
+			pl.File = c.Path
+		}
 	}
 	return pl
 }
@@ -396,6 +400,9 @@ func (p *proof) identifyUndeclared(r ran) {
 // see is one test's result in one run, with what its absence means.
 func (p *proof) see(r ran, id string, red bool) Seen {
 	c, ok := r.cases[id]
+	if ok && c.Status == task.Missing && slices.Contains(r.buildFailed, id) {
+		ok = false // its program is not there: what keeps it from being built says why
+	}
 	if ok && c.Status == task.Missing && r.timedOut {
 		c = Case{Status: task.Timeout, Signature: "timeout", Message: "did not end in time", Output: c.Output}
 	}

@@ -38,7 +38,14 @@ func resolve(declared string, cases map[string]Case) resolved {
 	}
 	if len(r.ids) == 0 {
 		for _, id := range ids {
-			if slices.Equal(instanceWords(id, cases[id]), want) || endsWith(instanceWords(id, cases[id]), want) || endsWith(placeWords(cases[id].Place), want) {
+			if slices.Equal(instanceWords(id, cases[id]), want) || endsWith(instanceWords(id, cases[id]), want) || endsWith(placeWords(cases[id].Place), want) || endsWith(groupWords(cases[id].Place), want) {
+				r.ids = append(r.ids, id)
+			}
+		}
+	}
+	if len(r.ids) == 0 {
+		for _, id := range ids {
+			if f := cases[id].Place.File; f != "" && f == path.Clean(strings.TrimPrefix(declared, "./")) {
 				r.ids = append(r.ids, id)
 			}
 		}
@@ -81,6 +88,12 @@ func instanceWords(id string, c Case) []string {
 
 // placeWords is file and name, for ids that hold a class but not the file.
 func placeWords(p Place) []string { return idWords(path.Clean(p.File) + " " + p.Name) }
+
+// groupWords is package, class or program and name, for ids that hold a path between them.
+func groupWords(p Place) []string {
+	group, _, _ := strings.Cut(p.Group, " (")
+	return idWords(group + " " + p.Name)
+}
 
 func endsWith(have, want []string) bool {
 	return len(want) > 0 && len(have) >= len(want) && slices.Equal(have[len(have)-len(want):], want)
@@ -179,6 +192,10 @@ func scope(plan Plan, declared []string, p parts, base Baseline) []Place {
 			for _, d := range declared {
 				add(Place{Suite: i, File: c.Path, Name: d})
 			}
+		case KindCargo, KindMaven, KindGradle, KindCTest, KindDotnet, KindRSpec, KindPHPUnit, KindBazel:
+			if pl, ok := s.nativeScope(i, c.Path); ok {
+				add(pl)
+			}
 		default:
 			if (len(s.Globs) == 0 && jsTestFile.MatchString(c.Path)) || (len(s.Globs) > 0 && len(s.match([]string{c.Path})) > 0) {
 				add(Place{Suite: i, File: c.Path})
@@ -213,8 +230,10 @@ func owningSuite(plan Plan, file string) int {
 			fits = strings.HasSuffix(file, ".go")
 		case KindPytest, KindUnittest:
 			fits = strings.HasSuffix(file, ".py")
-		case KindCustom:
+		case KindCustom, KindBazel:
 			fits = true
+		case KindCargo, KindMaven, KindGradle, KindCTest, KindDotnet, KindRSpec, KindPHPUnit:
+			fits = slices.Contains(s.Kind.nativeExts(), path.Ext(file))
 		default:
 			fits = jsTestFile.MatchString(file)
 		}
@@ -233,7 +252,7 @@ func hadTrouble(r ran, declared string, p parts) (string, bool) {
 	}
 	for _, f := range r.buildFailed {
 		for _, c := range p.tests {
-			if f == c.Path || strings.HasSuffix(f, path.Dir(c.Path)) || path.Dir(c.Path) == "." ||
+			if f == c.Path || cargoGroup.MatchString(f) && path.Ext(c.Path) == ".rs" || strings.HasSuffix(f, path.Dir(c.Path)) || path.Dir(c.Path) == "." ||
 				strings.HasSuffix(strings.ReplaceAll(f, ".", "/"), strings.TrimSuffix(c.Path, path.Ext(c.Path))) {
 				return f, true
 			}

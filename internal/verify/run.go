@@ -309,7 +309,10 @@ func (v *Verifier) one(ctx context.Context, g *guest.Client, plan Plan, c comman
 
 // reports finds, and either removes or reads, the command's result files.
 func (v *Verifier) reports(ctx context.Context, g *guest.Client, c command, remove bool) ([][]byte, error) {
-	names := []string{c.report}
+	var names []string
+	if c.report != "" {
+		names = append(names, c.report)
+	}
 	if len(c.globs) > 0 {
 		act := "printf '%s\\0'"
 		if remove {
@@ -329,14 +332,13 @@ func (v *Verifier) reports(ctx context.Context, g *guest.Client, c command, remo
 		if err != nil {
 			return nil, fmt.Errorf("list result files: %w", err)
 		}
-		names = nil
 		for _, n := range strings.Split(string(res.Head), "\x00") {
 			if n != "" && len(names) < maxReports {
 				names = append(names, n)
 			}
 		}
 	}
-	if remove || (c.report == "" && len(c.globs) == 0) {
+	if remove {
 		return nil, nil
 	}
 	var out [][]byte
@@ -390,10 +392,13 @@ func parse(c command, texts [][]byte, res guest.ExecResult, root string) (result
 		}
 		reps = append(reps, r)
 	}
-	if len(reps) == 0 {
-		return result.Report{Outcome: result.NoReport}, nil
+	join := result.Merge
+	if c.format == "bazel" {
+		join = result.MergeBazel
 	}
-	return result.Merge(reps...), nil
+	rep := join(reps...)
+	rep.Console(c.console, output(res), result.Options{Root: root})
+	return rep, nil
 }
 
 // take adds a report to the run and holds it against the exit code.

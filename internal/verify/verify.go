@@ -22,7 +22,7 @@ import (
 )
 
 // Version names the protocol and its code in every verdict.
-const Version = "daybreak-verify/1"
+const Version = "daybreak-verify/2"
 
 // DefaultTimeout is the limit of one suite run when Settings name none.
 const DefaultTimeout = 15 * time.Minute
@@ -42,8 +42,8 @@ type Settings struct {
 	Build     string        // optional; failing on the base means env_blocked
 	Test      string        // runs the whole suite; set, it replaces detection
 	TestOne   string        // runs some tests; "{tests}" is replaced by the quoted ids
-	Format    string        // "go", "junit", "tap", "jest", "mocha", "unittest": how results are read; empty: "junit" where Report is set, else the exit code is all there is
-	Report    []string      // globs of result files below the work tree; for "go", "tap" and "unittest" the output is read when empty
+	Format    string        // one of [result.Formats]: how results are read; empty: "junit" where Report is set, else the exit code is all there is
+	Report    []string      // globs of result files below the work tree; the command's output is read when empty
 	TestGlobs []string      // paths that are tests, beside the ecosystem's own
 	Timeout   time.Duration // of one suite run; default [DefaultTimeout]
 	Guard     time.Duration // of P6; 0: by the suite's own time; negative: P6 is left out

@@ -37,7 +37,7 @@ var (
 	gradleWrong  = regexp.MustCompile(`^> (.*)$`)
 	gradleCrash  = regexp.MustCompile(`Process 'Gradle Test Executor \d+' finished with non-zero exit value|Could not complete execution for Gradle Test Executor`)
 	ctestTimeout = regexp.MustCompile(`^\t *\d+ - (.+) \(Timeout\)$`)
-	linkerError  = regexp.MustCompile("^\\S*(?:ld|lld|collect2)\\S*: .*|.*: undefined reference to .*$")
+	linkerError  = regexp.MustCompile("(?:^|/)(?:ld|ld\\.\\w+|lld|collect2): .*|: undefined reference to ")
 )
 
 // Console adds to a report what only the command's own output says: files that did not build, a
@@ -46,6 +46,9 @@ var (
 // It believes nothing good.
 func (r *Report) Console(tool, out string, o Options) {
 	o = o.withDefaults()
+	known := r.Problems
+	r.Problems = nil
+	defer func() { r.Problems = append(r.Problems, known...) }() // why something was not built, before that it was not
 	wrong, crashed := false, false
 	complaint := complaints[tool]
 	for line := range strings.Lines(out) {
