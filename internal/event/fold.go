@@ -152,19 +152,25 @@ func Fold(events []Event) (Summary, error) {
 // to another task, is not the next in sequence, cannot be decoded, or makes an illegal
 // transition (class [task.Internal]). It does not check hashes: [VerifyChain] does.
 func (s *Summary) Apply(e Event) error {
+	_, err := s.Next(e)
+	return err
+}
+
+// Next is [Summary.Apply] for a caller who wants the payload as well.
+func (s *Summary) Next(e Event) (Payload, error) {
 	if s.LastSeq > 0 && e.Task != s.Task {
-		return internalf("event %d belongs to task %s, not to %s", e.Seq, e.Task, s.Task)
+		return nil, internalf("event %d belongs to task %s, not to %s", e.Seq, e.Task, s.Task)
 	}
 	if e.Seq != s.LastSeq+1 {
-		return internalf("event log of %s: event %d follows event %d", e.Task, e.Seq, s.LastSeq)
+		return nil, internalf("event log of %s: event %d follows event %d", e.Task, e.Seq, s.LastSeq)
 	}
 	p, err := Decode(e)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	state, err := nextState(s.State, p)
 	if err != nil {
-		return fmt.Errorf("event %d of %s: %w", e.Seq, e.Task, err)
+		return nil, fmt.Errorf("event %d of %s: %w", e.Seq, e.Task, err)
 	}
 	if s.LastSeq == 0 {
 		s.Task, s.CreatedAt = e.Task, e.Time
@@ -175,7 +181,7 @@ func (s *Summary) Apply(e Event) error {
 	if _, ok := p.(*VerificationFinished); ok {
 		s.VerifiedAt, s.VerifiedSeq, s.VerifiedHash = e.Time, e.Seq, e.Hash
 	}
-	return nil
+	return p, nil
 }
 
 // NextState returns the state that a task in state from has after the draft. The store calls

@@ -107,10 +107,7 @@ func New() *Story { return &Story{calls: map[callKey]*Call{}} }
 
 // Apply adds the next event. Errors are those of [event.Summary.Apply].
 func (s *Story) Apply(e event.Event) error {
-	if err := s.Sum.Apply(e); err != nil {
-		return err
-	}
-	p, err := event.Decode(e)
+	p, err := s.Sum.Next(e)
 	if err != nil {
 		return err
 	}

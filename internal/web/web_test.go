@@ -1,12 +1,16 @@
 package web
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/daybreak-agent/daybreak/internal/access"
@@ -472,8 +476,28 @@ func TestListLive(t *testing.T) {
 	})
 }
 
-// BenchmarkTaskPage renders the page of a task as a browser asks for it: cold when the server has
-// not seen the task yet, warm when it has.
+// stored puts a story of the book into the lab's store, as a worker would have.
+func (l *lab) stored(book *storybook.Book, id task.ID) {
+	l.t.Helper()
+	events, err := book.Events(l.t.Context(), id, 0, 0)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	row, _ := book.Task(l.t.Context(), id)
+	drafts := make([]event.Draft, len(events))
+	for i, e := range events {
+		drafts[i] = event.Draft{Kind: e.Kind, Version: e.Version, Payload: e.Payload}
+	}
+	if _, _, err := l.st.Create(l.t.Context(), store.Task{ID: id, Key: string(id), Repo: row.Repo, Title: row.Title}, drafts[:1]); err != nil {
+		l.t.Fatal(err)
+	}
+	if _, err := l.st.Append(l.t.Context(), storetest.Lease(l.t, l.st, id), drafts[1:]...); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// BenchmarkTaskPage renders the page of a task in a SQLite store as a browser asks for it: cold when
+// the server has not seen the task yet, warm when it has.
 func BenchmarkTaskPage(b *testing.B) {
 	for _, n := range []int{500, 5000} {
 		l := newLab(b)
@@ -481,7 +505,8 @@ func BenchmarkTaskPage(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		l.site.book, l.site.cfg.Source = book, withBook{l.st, book}
+		l.site.book, l.site.cfg.Source = nil, l.st
+		l.stored(book, storybook.ID(1))
 		path := "/tasks/" + string(storybook.ID(1))
 		b.Run(fmt.Sprintf("cold/%d", n), func(b *testing.B) {
 			for b.Loop() {
@@ -490,9 +515,70 @@ func BenchmarkTaskPage(b *testing.B) {
 			}
 		})
 		b.Run(fmt.Sprintf("warm/%d", n), func(b *testing.B) {
+			l.site.shelf = newShelf(l.site.cfg.Source)
 			for b.Loop() {
 				l.page(path)
 			}
 		})
 	}
+}
+
+// BenchmarkViewers is what a step of a task costs while many watch it: from the append until all of
+// them have it.
+func BenchmarkViewers(b *testing.B) {
+	for _, n := range []int{10, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			l := newLab(b)
+			id := storetest.New(b, l.st, 1)
+			lease := storetest.Lease(b, l.st, id)
+			got := make(chan struct{}, n)
+			ctx, cancel := context.WithCancel(b.Context())
+			var viewers sync.WaitGroup
+			before := heap()
+			for range n {
+				r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/tasks/"+string(id)+"/live?after=1", nil)
+				viewers.Go(func() { l.ServeHTTP(&counter{seen: got}, r) })
+			}
+			step := 0
+			add := func() {
+				step++
+				if _, err := l.st.Append(b.Context(), lease, storetest.Draft(b, event.ModelRequested{Step: step})); err != nil {
+					b.Error(err)
+					return
+				}
+				for range n {
+					<-got
+				}
+			}
+			add()
+			each := float64(heap()-before) / float64(n)
+			for b.Loop() {
+				add()
+			}
+			b.ReportMetric(each*1000/1e6, "MB/1000-viewers")
+			cancel()
+			viewers.Wait()
+		})
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapInuse + m.StackInuse)
+}
+
+// counter is a viewer that says when a patch came.
+type counter struct{ seen chan struct{} }
+
+func (c *counter) Header() http.Header { return http.Header{} }
+func (c *counter) WriteHeader(int)     {}
+func (c *counter) Flush()              {}
+
+func (c *counter) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("event: patch")) {
+		c.seen <- struct{}{}
+	}
+	return len(b), nil
 }

@@ -3,6 +3,7 @@ package render
 import (
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/alecthomas/chroma/v2"
 	"github.com/alecthomas/chroma/v2/lexers"
@@ -14,18 +15,40 @@ const (
 	maxHighlightLine = 1000     // bytes of one line
 )
 
-// Highlighter marks source code with classes, by the language that a file's name says.
-type Highlighter struct{}
+// maxLexers bounds the names whose language is remembered.
+const maxLexers = 256
 
+// Highlighter marks source code with classes, by the language that a file's name says. The zero
+// value is ready; it is safe for concurrent use.
+type Highlighter struct {
+	mu    sync.Mutex
+	known map[string]chroma.Lexer // by extension, or by name where there is none; nil: no language
+}
+
+// lexer finds a file's language. The search goes over every pattern there is, so it is remembered.
 func (h *Highlighter) lexer(name string) chroma.Lexer {
-	if len(name) > 512 || !plain(name, true) {
+	name = path.Base(name)
+	if len(name) > 256 || !plain(name, true) {
 		return nil
 	}
-	l := lexers.Match(path.Base(name))
-	if l == nil {
-		return nil
+	key := path.Ext(name)
+	if key == "" || key == ".txt" { // CMakeLists.txt has a language of its own
+		key = name
 	}
-	return chroma.Coalesce(l)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l, ok := h.known[key]; ok {
+		return l
+	}
+	l := lexers.Match(name)
+	if l != nil {
+		l = chroma.Coalesce(l)
+	}
+	if h.known == nil || len(h.known) >= maxLexers {
+		h.known = map[string]chroma.Lexer{}
+	}
+	h.known[key] = l
+	return l
 }
 
 // mark returns the lines of a hunk with classes, or nil. Both sides are read as the file that they
