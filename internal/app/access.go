@@ -109,12 +109,14 @@ func (a *App) Server(ctx context.Context, ready func(context.Context) error, hub
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := a.MetricsHandler()
-	if err != nil {
-		return nil, err
-	}
 	s := server.New(server.Config{Guard: guard, Ready: ready, Around: watch.HTTP, Logger: a.opts.Logger})
-	s.Mount(access.Route{Pattern: "GET /metrics", Policy: access.Proven, Handler: metrics})
+	if a.queue != nil {
+		metrics, err := a.MetricsHandler()
+		if err != nil {
+			return nil, err
+		}
+		s.Mount(access.Route{Pattern: "GET /metrics", Policy: access.Proven, Handler: metrics})
+	}
 	s.Mount(site.Routes()...)
 	s.Mount(api.New(api.Config{
 		Records: a.Store, Desk: a.Desk(), Gate: gate, Hub: hub, Key: base64.StdEncoding.EncodeToString(a.PublicKey()), Now: a.Now, Logger: a.opts.Logger,

@@ -100,7 +100,7 @@ func TestRoutes(t *testing.T) {
 	slices.Sort(public)
 	want := []string{
 		"open GET /api/openapi.yaml", "open GET /favicon.ico", "open GET /sign-in", "open GET /sign-in/link", "open GET /sign-in/oidc", "open GET /sign-in/oidc/callback",
-		"open GET /static/{name}", "open POST /sign-out", "open POST /theme", "proven /hooks/hub", "proven GET /healthz", "proven GET /readyz",
+		"open GET /static/{name}", "open POST /sign-out", "open POST /theme", "proven /hooks/hub", "proven GET /healthz", "proven GET /metrics", "proven GET /readyz",
 	}
 	if !slices.Equal(public, want) {
 		t.Errorf("for everybody are\n%s", strings.Join(public, "\n"))

@@ -87,6 +87,7 @@ func newRoot(env *kit.Env) *cobra.Command {
 	f := root.PersistentFlags()
 	f.StringVar(&env.Dir, "dir", "", "where Daybreak keeps its data (default: the XDG state directory)")
 	f.StringVar(&env.ConfigPath, "config", "", "configuration file")
+	f.StringVar(&env.ServerURL, "server", "", "service that task and outcomes commands speak to, with DAYBREAK_TOKEN (default: $DAYBREAK_SERVER, else this machine's store)")
 	f.BoolVar(&env.Verbose, "verbose", false, "log more to standard error")
 	models := &cobra.Command{Use: "model", Short: "Tools for model transcripts"}
 	models.AddCommand(modelserve.NewCmd(env))

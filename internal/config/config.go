@@ -43,6 +43,7 @@ type Config struct {
 	Author    Author              `yaml:"author"`
 	Store     Store               `yaml:"store"`
 	Serve     Serve               `yaml:"serve"`
+	Server    string              `yaml:"server"` // address of a service that the command line speaks to instead of its own store
 	Cache     Cache               `yaml:"cache"`
 	Forges    map[string]Forge    `yaml:"forges"` // by a name of the operator's choice
 	Intake    Intake              `yaml:"intake"`

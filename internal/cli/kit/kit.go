@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/daybreak-agent/daybreak/internal/api/client"
 	"github.com/daybreak-agent/daybreak/internal/app"
 	"github.com/daybreak-agent/daybreak/internal/config"
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -52,6 +53,7 @@ type Env struct {
 	Dir        string // --dir
 	ConfigPath string // --config
 	Verbose    bool   // --verbose
+	ServerURL  string // --server
 }
 
 // ExitError ends the process with a code. Msg may be empty when everything was said.
@@ -141,6 +143,23 @@ func (e *Env) Open(ctx context.Context, change func(*app.Options)) (*app.App, er
 		change(&o)
 	}
 	return app.Open(ctx, o)
+}
+
+// Server is the caller of the service that --server, $DAYBREAK_SERVER or server: of the
+// configuration names; nil when none does. It shows the token of $DAYBREAK_TOKEN.
+func (e *Env) Server() (*client.Client, error) {
+	name := e.ServerURL
+	if name == "" {
+		name = e.Getenv("DAYBREAK_SERVER")
+	}
+	if name == "" {
+		cfg, err := e.Config()
+		if err != nil || cfg.Server == "" {
+			return nil, err
+		}
+		name = cfg.Server
+	}
+	return client.New(name, e.Getenv("DAYBREAK_TOKEN"))
 }
 
 // Logger writes to standard error; warnings only, unless --verbose is set.

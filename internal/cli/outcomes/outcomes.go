@@ -47,6 +47,15 @@ func NewCmd(env *kit.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if c, err := env.Server(); err != nil {
+				return err
+			} else if c != nil {
+				r, err := c.Outcomes(cmd.Context(), since, by, repo)
+				if err != nil {
+					return err
+				}
+				return show(env.Out, r, asJSON)
+			}
 			a, err := env.Open(cmd.Context(), nil)
 			if err != nil {
 				return err
@@ -55,11 +64,7 @@ func NewCmd(env *kit.Env) *cobra.Command {
 			if err = errors.Join(err, a.Close()); err != nil {
 				return err
 			}
-			r := outcome.NewReport(from, by, key, env.Now(), os)
-			if asJSON {
-				return json.NewEncoder(env.Out).Encode(r)
-			}
-			return Print(env.Out, r)
+			return show(env.Out, outcome.NewReport(from, by, key, env.Now(), os), asJSON)
 		},
 	}
 	f := cmd.Flags()
@@ -92,6 +97,13 @@ func collect(ctx context.Context, st store.Store, since time.Time, repo string) 
 		out = append(out, o)
 	}
 	return out, nil
+}
+
+func show(w io.Writer, r outcome.Report, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(r)
+	}
+	return Print(w, r)
 }
 
 // Print writes a report for people.

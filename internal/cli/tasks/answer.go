@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybreak-agent/daybreak/internal/api/client"
 	"github.com/daybreak-agent/daybreak/internal/app"
 	"github.com/daybreak-agent/daybreak/internal/cli/kit"
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -16,6 +17,11 @@ func answer(env *kit.Env) *cobra.Command {
 		Use: "answer TASK TEXT...", Args: cobra.MinimumNArgs(2),
 		Short: "Answer the question that a task waits with; it goes on with the answer",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if ok, err := far(cmd.Context(), env, args, func(c *client.Client, id task.ID) error {
+				return farSay(cmd.Context(), env, c, id, "answer", words(args[1:]))
+			}); ok {
+				return err
+			}
 			return on(cmd.Context(), env, args, func(a *app.App, id task.ID) error {
 				if err := a.Answer(cmd.Context(), id, person(), strings.Join(args[1:], " ")); err != nil {
 					return err

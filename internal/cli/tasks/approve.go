@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybreak-agent/daybreak/internal/api/client"
 	"github.com/daybreak-agent/daybreak/internal/app"
 	"github.com/daybreak-agent/daybreak/internal/cli/kit"
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -18,6 +19,11 @@ func approve(env *kit.Env) *cobra.Command {
 		Long: "With publish: hold a verified change waits until a person has looked at it: `daybreak task diff TASK` shows what would be\n" +
 			"published, this lets it go on, and `daybreak task stop TASK` declines it. The approval is for that change alone.",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if ok, err := far(cmd.Context(), env, args, func(c *client.Client, id task.ID) error {
+				return farSay(cmd.Context(), env, c, id, "approve", "")
+			}); ok {
+				return err
+			}
 			return on(cmd.Context(), env, args, func(a *app.App, id task.ID) error {
 				files, err := a.Approve(cmd.Context(), id, person())
 				if err != nil {

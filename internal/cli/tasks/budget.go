@@ -8,6 +8,7 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/daybreak-agent/daybreak/internal/api/client"
 	"github.com/daybreak-agent/daybreak/internal/app"
 	"github.com/daybreak-agent/daybreak/internal/cli/kit"
 	"github.com/daybreak-agent/daybreak/internal/store"
@@ -31,6 +32,11 @@ func budget(env *kit.Env) *cobra.Command {
 				return &task.Error{Class: task.Invalid, Msg: "a budget is negative or no number"}
 			}
 			asked := task.Limits{Steps: steps, Tokens: tokens, Wall: wall, Cost: task.MicroUSD(math.Round(usd * 1e6))}
+			if ok, err := far(cmd.Context(), env, args, func(c *client.Client, id task.ID) error {
+				return farBudget(cmd.Context(), env, c, id, asked)
+			}); ok {
+				return err
+			}
 			return on(cmd.Context(), env, args, func(a *app.App, id task.ID) error {
 				_, again, err := store.Raise(cmd.Context(), a.Store, store.Raised{
 					Task: id, Word: ulid.Make().String(), Who: person(), Owner: app.Owner(), Asked: asked, Most: a.Config.Most.Limits(), At: env.Now(),

@@ -18,6 +18,7 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/daybreak-agent/daybreak/internal/api/client"
 	"github.com/daybreak-agent/daybreak/internal/app"
 	"github.com/daybreak-agent/daybreak/internal/cli/kit"
 	"github.com/daybreak-agent/daybreak/internal/cli/taskview"
@@ -43,33 +44,17 @@ func list(env *kit.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List tasks, newest first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return with(cmd.Context(), env, func(a *app.App) error {
-				f := store.Filter{Limit: limit}
-				for _, s := range states {
-					f.States = append(f.States, task.State(s))
-				}
-				ts, err := a.Store.Tasks(cmd.Context(), f)
+			f := store.Filter{Limit: limit}
+			for _, s := range states {
+				f.States = append(f.States, task.State(s))
+			}
+			if c, err := env.Server(); c != nil || err != nil {
 				if err != nil {
 					return err
 				}
-				if len(ts) == 0 && !asJSON {
-					fmt.Fprintln(env.Out, "no tasks yet; start one with `daybreak run --repo PATH --issue FILE`")
-					return nil
-				}
-				if !asJSON && env.Width() > 0 { // a script counts lines
-					fmt.Fprintln(env.Out, taskview.Header())
-				}
-				for _, t := range ts {
-					if asJSON {
-						if err := jsonLine(env.Out, t); err != nil {
-							return err
-						}
-						continue
-					}
-					fmt.Fprintln(env.Out, taskview.Line(t, env.Now()))
-				}
-				return nil
-			})
+				return printList(cmd.Context(), env, c, f, asJSON)
+			}
+			return with(cmd.Context(), env, func(a *app.App) error { return printList(cmd.Context(), env, a.Store, f, asJSON) })
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 50, "at most this many")
@@ -78,11 +63,40 @@ func list(env *kit.Env) *cobra.Command {
 	return cmd
 }
 
+func printList(ctx context.Context, env *kit.Env, from rows, f store.Filter, asJSON bool) error {
+	ts, err := from.Tasks(ctx, f)
+	if err != nil {
+		return err
+	}
+	if len(ts) == 0 && !asJSON {
+		fmt.Fprintln(env.Out, "no tasks yet; start one with `daybreak run --repo PATH --issue FILE`")
+		return nil
+	}
+	if !asJSON && env.Width() > 0 { // a script counts lines
+		fmt.Fprintln(env.Out, taskview.Header())
+	}
+	for _, t := range ts {
+		if asJSON {
+			if err := jsonLine(env.Out, t); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintln(env.Out, taskview.Line(t, env.Now()))
+	}
+	return nil
+}
+
 func show(env *kit.Env) *cobra.Command {
 	var full, asJSON bool
 	cmd := &cobra.Command{
 		Use: "show [TASK]", Short: "Show a task's record (the newest task without an id)", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if ok, err := far(cmd.Context(), env, args, func(c *client.Client, id task.ID) error {
+				return farShow(cmd.Context(), env, c, id, asJSON, full)
+			}); ok {
+				return err
+			}
 			return on(cmd.Context(), env, args, func(a *app.App, id task.ID) error {
 				if asJSON {
 					res, err := worker.ResultOf(cmd.Context(), a.Store, id)
@@ -108,6 +122,11 @@ func diff(env *kit.Env) *cobra.Command {
 	return &cobra.Command{
 		Use: "diff [TASK]", Short: "Print the change that a task made, also one that did not get to a pull request", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if ok, err := far(cmd.Context(), env, args, func(c *client.Client, id task.ID) error {
+				return farDiff(cmd.Context(), env, c, id)
+			}); ok {
+				return err
+			}
 			return on(cmd.Context(), env, args, func(a *app.App, id task.ID) error {
 				events, err := a.Store.Events(cmd.Context(), id, 0, 0)
 				if err != nil {
@@ -148,6 +167,11 @@ func verifyLog(env *kit.Env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file != "" {
 				return verifyFile(env, file, key)
+			}
+			if ok, err := far(cmd.Context(), env, args, func(c *client.Client, id task.ID) error {
+				return farVerify(cmd.Context(), env, c, id, key)
+			}); ok {
+				return err
 			}
 			return on(cmd.Context(), env, args, func(a *app.App, id task.ID) error {
 				events, err := a.Store.Events(cmd.Context(), id, 0, 0)
@@ -217,6 +241,11 @@ func export(env *kit.Env) *cobra.Command {
 	return &cobra.Command{
 		Use: "export [TASK]", Short: "Print a task's events and texts as JSON lines", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if ok, err := far(cmd.Context(), env, args, func(c *client.Client, id task.ID) error {
+				return taskview.Export(cmd.Context(), record{c, id}, id, env.Out)
+			}); ok {
+				return err
+			}
 			return on(cmd.Context(), env, args, func(a *app.App, id task.ID) error {
 				return taskview.Export(cmd.Context(), a.Store, id, env.Out)
 			})
@@ -250,6 +279,9 @@ func stop(env *kit.Env) *cobra.Command {
 }
 
 func signal(ctx context.Context, env *kit.Env, name, kind, text string) error {
+	if ok, err := far(ctx, env, []string{name}, func(c *client.Client, id task.ID) error { return farSay(ctx, env, c, id, kind, text) }); ok {
+		return err
+	}
 	return on(ctx, env, []string{name}, func(a *app.App, id task.ID) error {
 		t, err := a.Store.Task(ctx, id)
 		if err != nil {
@@ -291,7 +323,7 @@ func on(ctx context.Context, env *kit.Env, args []string, f func(*app.App, task.
 		if len(args) > 0 {
 			name = args[0]
 		}
-		id, err := find(ctx, a, name)
+		id, err := find(ctx, a.Store, name)
 		if err != nil {
 			return err
 		}
@@ -299,12 +331,16 @@ func on(ctx context.Context, env *kit.Env, args []string, f func(*app.App, task.
 	})
 }
 
-func find(ctx context.Context, a *app.App, name string) (task.ID, error) {
+func find(ctx context.Context, in rows, name string) (task.ID, error) {
 	if id := task.ID(name); id.Valid() {
-		_, err := a.Store.Task(ctx, id)
+		_, err := in.Task(ctx, id)
 		return id, err
 	}
-	ts, err := a.Store.Tasks(ctx, store.Filter{Limit: 10_000})
+	limit := 10_000
+	if name == "" {
+		limit = 1
+	}
+	ts, err := in.Tasks(ctx, store.Filter{Limit: limit})
 	if err != nil {
 		return "", err
 	}

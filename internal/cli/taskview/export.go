@@ -34,10 +34,17 @@ type exportLine struct {
 	Root    string       `json:"root,omitempty"`    // end: hash of the last event
 }
 
+// Records is where a log and its blobs are.
+type Records interface {
+	Task(ctx context.Context, id task.ID) (store.Task, error)
+	Events(ctx context.Context, id task.ID, after int64, limit int) ([]event.Event, error)
+	Blob(ctx context.Context, digest string) ([]byte, error) // class NotFound
+}
+
 // Export writes the task's whole log with its blobs as JSON lines. It fails with class
 // [task.NotFound] for an unknown task or a missing blob, and does not write a log that does
 // not verify.
-func Export(ctx context.Context, st store.Store, id task.ID, w io.Writer) error {
+func Export(ctx context.Context, st Records, id task.ID, w io.Writer) error {
 	if _, err := st.Task(ctx, id); err != nil {
 		return err
 	}
@@ -60,7 +67,13 @@ func Export(ctx context.Context, st store.Store, id task.ID, w io.Writer) error 
 		}
 		end.Root = events[i].Hash
 	}
-	named, err := event.Blobs(events, func(t event.Text) (string, error) { return store.Load(ctx, st, t) })
+	named, err := event.Blobs(events, func(t event.Text) (string, error) {
+		if t.Blob == "" {
+			return t.Inline, nil
+		}
+		b, err := st.Blob(ctx, t.Blob)
+		return string(b), err
+	})
 	if err != nil {
 		return fmt.Errorf("export %s: %w", id, err)
 	}
