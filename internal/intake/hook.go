@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -22,7 +21,7 @@ const stale = 7 * 24 * time.Hour
 // Hook receives the deliveries of one configured forge. What it answers with success is kept.
 //
 //	413 too large   401 not signed with a secret of this forge   400 cannot be read
-//	202 kept, known or not for us   503 cannot be kept now: send it again
+//	202 kept, known or not for us   503 cannot be read or kept now: send it again
 func (in *Intake) Hook(name string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, ok := in.cfg.Hosts[name]
@@ -35,13 +34,17 @@ func (in *Intake) Hook(name string) http.Handler {
 			answer(w, http.StatusMethodNotAllowed, "deliveries are posted")
 			return
 		}
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxDelivery))
-		if err != nil {
-			var large *http.MaxBytesError
-			if errors.As(err, &large) {
-				answer(w, http.StatusRequestEntityTooLarge, "the delivery is too large")
-				return
-			}
+		body, free, err := in.bodies.read(w, r)
+		defer free()
+		switch {
+		case errors.Is(err, errLarge):
+			answer(w, http.StatusRequestEntityTooLarge, err.Error())
+			return
+		case errors.Is(err, errBusy):
+			w.Header().Set("Retry-After", "30")
+			answer(w, http.StatusServiceUnavailable, err.Error())
+			return
+		case err != nil:
 			answer(w, http.StatusBadRequest, "the delivery was cut")
 			return
 		}

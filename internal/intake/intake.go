@@ -80,8 +80,9 @@ type Config struct {
 
 // Intake acts on deliveries.
 type Intake struct {
-	cfg  Config
-	mail chan struct{} // has a value when a delivery was kept by this process
+	cfg    Config
+	bodies bodies
+	mail   chan struct{} // has a value when a delivery was kept by this process
 
 	mu       sync.Mutex
 	reported map[task.ID]int64 // up to which event this process has shown a task
@@ -89,7 +90,7 @@ type Intake struct {
 
 // New returns an intake that does nothing yet.
 func New(cfg Config) *Intake {
-	return &Intake{cfg: cfg, mail: make(chan struct{}, 1), reported: map[task.ID]int64{}}
+	return &Intake{cfg: cfg, bodies: newBodies(), mail: make(chan struct{}, 1), reported: map[task.ID]int64{}}
 }
 
 // keepFor is how long a concluded delivery is known: longer than any forge sends one again.
