@@ -13,6 +13,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -143,4 +144,25 @@ func (s *Server) Database(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return s.DSN("postgres") + "&search_path=" + name
+}
+
+// Freeze stops the server and all its processes where they are, as a machine that hangs does;
+// Thaw lets them go on.
+func (s *Server) Freeze(t testing.TB) { s.each(t, syscall.SIGSTOP) }
+
+// Thaw undoes [Server.Freeze].
+func (s *Server) Thaw(t testing.TB) { s.each(t, syscall.SIGCONT) }
+
+func (s *Server) each(t testing.TB, sig syscall.Signal) {
+	t.Helper()
+	pid := s.cmd.Process.Pid
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range append([]string{strconv.Itoa(pid)}, strings.Fields(string(children))...) {
+		if n, err := strconv.Atoi(f); err == nil {
+			_ = syscall.Kill(n, sig)
+		}
+	}
 }
