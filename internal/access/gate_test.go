@@ -59,9 +59,9 @@ func person(name string) Viewer {
 	return Viewer{Name: name, Via: ViaOIDC, Scopes: []Scope{Read, Create, Steer, Budget, Approve}, Logins: map[string]string{"": name}}
 }
 
-// TestPermissions: who may see and do what is what the forge says; what somebody may not read is
-// answered like what is not there, word for word (WEB-06).
-func TestPermissions(t *testing.T) {
+// TestPermissions_WEB06: who may see and do what is what the forge says; what somebody may not read is
+// answered like what is not there, word for word.
+func TestPermissions_WEB06(t *testing.T) {
 	h := &hub{may: map[string]forge.Permission{
 		"https://hub/a/shop reader": forge.Read, "https://hub/a/shop writer": forge.Write, "https://hub/a/shop owner": forge.Admin, "https://hub/a/shop w-hub": forge.Write,
 	}}
@@ -126,9 +126,9 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// TestFresh: the forge is asked once for many, its word holds for [Fresh], and a permission that was
-// taken away is gone after that, also for who watches (WEB-06).
-func TestFresh(t *testing.T) {
+// TestFresh_WEB06: the forge is asked once for many, its word holds for [Fresh], and a permission that was
+// taken away is gone after that, also for who watches.
+func TestFresh_WEB06(t *testing.T) {
 	h := &hub{may: map[string]forge.Permission{"https://hub/a/shop writer": forge.Write}}
 	g, clock := newGate(h)
 	ctx := t.Context()
@@ -173,8 +173,8 @@ func TestFresh(t *testing.T) {
 	}
 }
 
-// TestSignedOutStreams: a stream ends when its session or its token does (WEB-06).
-func TestSignedOutStreams(t *testing.T) {
+// TestSignedOutStreams_WEB06: a stream ends when its session or its token does.
+func TestSignedOutStreams_WEB06(t *testing.T) {
 	l := newLab(t, nil)
 	g, _ := newGate(&hub{may: map[string]forge.Permission{}})
 	ctx := t.Context()

@@ -11,9 +11,9 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
-// TestCrossSite: what another site makes a browser send is refused on every unsafe method and for
-// every stream, with and without the headers of newer browsers (WEB-05, WEB-10).
-func TestCrossSite(t *testing.T) {
+// TestCrossSite_WEB05_WEB10: what another site makes a browser send is refused on every unsafe method and for
+// every stream, with and without the headers of newer browsers.
+func TestCrossSite_WEB05_WEB10(t *testing.T) {
 	l := newLab(t, func(c *GuardConfig) { c.URL = "https://daybreak.example" })
 	cookie := l.signIn(t)
 	const json = "application/json"
@@ -67,8 +67,8 @@ func TestCrossSite(t *testing.T) {
 	}
 }
 
-// TestHost: a name that was pointed at this server is not its name (WEB-08).
-func TestHost(t *testing.T) {
+// TestHost_WEB08: a name that was pointed at this server is not its name.
+func TestHost_WEB08(t *testing.T) {
 	l := newLab(t, func(c *GuardConfig) { c.URL, c.Hosts = "https://daybreak.example", []string{"Other.example"} })
 	for host, want := range map[string]int{
 		"daybreak.example": 200, "DAYBREAK.example.:443": 200, "other.example": 200, "localhost:8484": 200, "127.0.0.1:8484": 200, "[::1]:8484": 200, "10.1.2.3": 200,
@@ -83,8 +83,8 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestHeaders: nothing that this server answers may be framed, sniffed or run (WEB-08).
-func TestHeaders(t *testing.T) {
+// TestHeaders_WEB08: nothing that this server answers may be framed, sniffed or run.
+func TestHeaders_WEB08(t *testing.T) {
 	l := newLab(t, func(c *GuardConfig) { c.URL = "https://daybreak.example" })
 	for _, path := range []string{"/open", "/api/x", "/page", "/hook", "/queue", PathSignIn} {
 		for _, host := range []string{"localhost", "evil.example"} {
@@ -117,9 +117,9 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestLink: a link signs in once, for a while, a person only; the session has a secret of its own in
-// a cookie that scripts and other sites do not get (WEB-07).
-func TestLink(t *testing.T) {
+// TestLink_WEB07: a link signs in once, for a while, a person only; the session has a secret of its own in
+// a cookie that scripts and other sites do not get.
+func TestLink_WEB07(t *testing.T) {
 	for url, want := range map[string]string{
 		"https://daybreak.example": "__Host-daybreak", "http://localhost:8484": "daybreak", "": "daybreak",
 	} {
@@ -183,8 +183,8 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// TestNext: after signing in a viewer is on this server (WEB-07).
-func TestNext(t *testing.T) {
+// TestNext_WEB07: after signing in a viewer is on this server.
+func TestNext_WEB07(t *testing.T) {
 	for next, want := range map[string]string{
 		"/tasks/t_1?x=1": "/tasks/t_1?x=1", "": "/", "//evil.example": "/", "https://evil.example": "/", `/\evil.example`: "/", "/\t/evil.example": "/",
 		"javascript:alert(1)": "/", "/%2f/evil.example": "/", "/%5cevil.example": "/", "evil": "/", "/sign-in?next=/x": "/", "/sign-out": "/", "/\r\nSet-Cookie: a=b": "/",

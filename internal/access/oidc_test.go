@@ -175,9 +175,9 @@ func TestOIDC(t *testing.T) {
 	}
 }
 
-// TestOIDCAttacks: nothing but a fresh answer of this provider, for us, for this sign-in and this
-// browser, signs anybody in (WEB-07).
-func TestOIDCAttacks(t *testing.T) {
+// TestOIDCAttacks_WEB07: nothing but a fresh answer of this provider, for us, for this sign-in and this
+// browser, signs anybody in.
+func TestOIDCAttacks_WEB07(t *testing.T) {
 	p := newIDP(t)
 	der, err := x509.MarshalPKIXPublicKey(&p.key.PublicKey)
 	if err != nil {

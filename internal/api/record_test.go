@@ -18,9 +18,9 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
-// TestRecord: the log comes in pages that fit each other, its texts are given out as files, and
+// TestRecord_WEB08: the log comes in pages that fit each other, its texts are given out as files, and
 // only those that it names.
-func TestRecord(t *testing.T) {
+func TestRecord_WEB08(t *testing.T) {
 	l := newLab(t)
 	ctx := t.Context()
 	put := func(s string) string {
@@ -78,10 +78,10 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestUnreadable: every address of a task that somebody may not read answers like one of a task
+// TestUnreadable_WEB06: every address of a task that somebody may not read answers like one of a task
 // that is not there, whatever they ask for; a token reaches no further than its repositories
-// (WEB-06).
-func TestUnreadable(t *testing.T) {
+//.
+func TestUnreadable_WEB06(t *testing.T) {
 	l := newLab(t)
 	diff := event.Text{Inline: "d", Bytes: 1}
 	there := l.record(t, 1, "https://hub/secret/x", "ann", event.WorkspaceSaved{Diff: diff}, event.ToolFinished{Result: event.Text{Blob: strings.Repeat("a", 64)}})
@@ -185,8 +185,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestStreamsEnd: a stream ends when the permission does, and when the server stops (WEB-06).
-func TestStreamsEnd(t *testing.T) {
+// TestStreamsEnd_WEB06: a stream ends when the permission does, and when the server stops.
+func TestStreamsEnd_WEB06(t *testing.T) {
 	l := newLab(t)
 	id := l.record(t, 1, "https://hub/open/x", "ann", event.Noticed{What: "a"})
 	srv := httptest.NewServer(l.as(person("reader")))
@@ -223,8 +223,8 @@ func TestStreamsEnd(t *testing.T) {
 	}
 }
 
-// TestStreamCaps: one viewer cannot open streams without end, nor can all (WEB-10).
-func TestStreamCaps(t *testing.T) {
+// TestStreamCaps_WEB10: one viewer cannot open streams without end, nor can all.
+func TestStreamCaps_WEB10(t *testing.T) {
 	l := newLab(t)
 	id := l.record(t, 1, "https://hub/open/x", "ann", event.Noticed{What: "a"})
 	open := func(v access.Viewer, path string) int {

@@ -17,10 +17,10 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
-// TestRoutes: every route of the service has a policy and keeps it: who shows nothing gets nothing
+// TestRoutes_WEB05: every route of the service has a policy and keeps it: who shows nothing gets nothing
 // but what is meant for everybody, and what another site makes a browser send is refused on every
-// route but those that prove their sender (WEB-05).
-func TestRoutes(t *testing.T) {
+// route but those that prove their sender.
+func TestRoutes_WEB05(t *testing.T) {
 	a, _ := serving(t, func(c *config.Config) {
 		c.Forges["hub"] = config.Forge{Kind: config.Gitea, URL: "https://hub.example", TokenEnv: "ANTHROPIC_API_KEY"}
 		c.Serve.URL = "https://daybreak.example"

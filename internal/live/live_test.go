@@ -163,9 +163,9 @@ func TestOneReader(t *testing.T) {
 	})
 }
 
-// TestSlowViewer: one who reads nothing for a long time holds up nobody, takes no memory and loses
-// nothing (WEB-10).
-func TestSlowViewer(t *testing.T) {
+// TestSlowViewer_WEB10: one who reads nothing for a long time holds up nobody, takes no memory and loses
+// nothing.
+func TestSlowViewer_WEB10(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		h := newHub(t, m, 10, 10)
@@ -239,9 +239,9 @@ func TestIdleAndEnd(t *testing.T) {
 	})
 }
 
-// TestPermissionEnds: a stream ends within [Recheck] and a keep-alive of the permission's end, also
-// when events keep coming (WEB-06).
-func TestPermissionEnds(t *testing.T) {
+// TestPermissionEnds_WEB06: a stream ends within [Recheck] and a keep-alive of the permission's end, also
+// when events keep coming.
+func TestPermissionEnds_WEB06(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		h := newHub(t, m, 10, 10)
@@ -273,7 +273,7 @@ func TestPermissionEnds(t *testing.T) {
 	})
 }
 
-func TestCaps(t *testing.T) {
+func TestCaps_WEB10(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		h := newHub(t, m, 3, 2)
