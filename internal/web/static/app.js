@@ -152,7 +152,7 @@ function theme() {
 // j and k go from step to step, o opens the calls of the one they are at.
 function keys() {
   document.addEventListener('keydown', (e) => {
-    if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches('input, textarea, select')) return;
+    if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches?.('input, textarea, select')) return;
     const steps = $$('#step-list > .step');
     if (!steps.length) return;
     const here = steps.findIndex((s) => s.contains(document.activeElement));
