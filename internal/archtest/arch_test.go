@@ -49,11 +49,12 @@ var may = map[string][]string{
 	"store":          {"task", "event"},
 	"dispatch":       {"task", "event", "store"},
 	"agent":          {"task", "event", "policy", "model", "tool"},
-	"verify":         {"task", "event", "sandbox", "git", "guest", "snapshot", "verify/result", "verify/tamper", "verify/mutate"},
+	"verify":         {"task", "event", "sandbox", "git", "guest", "snapshot", "verify/result", "verify/tamper", "verify/mutate", "verify/impact"},
 
 	"codesearch":         {},
 	"codesearch/symbols": {},
 
+	"verify/impact": {},
 	"verify/result": {"task"},
 	"verify/syntax": {},
 	"verify/tamper": {"task", "verify/syntax"},

@@ -38,6 +38,9 @@ func (p *proof) green(ctx context.Context) error {
 			return nil
 		}
 	}
+	if refused, err := p.impacted(ctx, tree); refused || err != nil {
+		return err
+	}
 	start = p.v.Now()
 	p.job.progress("P5", "the suite with the change")
 	suite := task.PhaseRecord{Phase: "P5", Name: "regression", Tree: tree}
