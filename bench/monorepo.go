@@ -106,7 +106,7 @@ func builds(ctx context.Context, a *app.App, p *prover.Prover, repo, first, seco
 		return alone, time.Since(begin), err
 	}
 	for range 3 {
-		if _, err := a.Snapshots.Forget(ctx, repo, ""); err != nil {
+		if _, err := a.Snapshots.Forget(ctx, repo, "", nil); err != nil {
 			return snap, err
 		}
 		alone, all, err := make(first)
@@ -131,7 +131,7 @@ func builds(ctx context.Context, a *app.App, p *prover.Prover, repo, first, seco
 	figure, met := share(wholeAdvanced, whole)
 	alone, _ := share(advanced, tree)
 	t.value("  advancing, as a share of building", figure, "≤ 5 %", met, "of the tree and git index alone: "+alone)
-	all, err := a.Snapshots.List(ctx)
+	all, err := a.Snapshots.List(ctx, nil)
 	if err != nil {
 		return snap, err
 	}

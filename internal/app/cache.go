@@ -26,6 +26,16 @@ func (a *App) Collect(ctx context.Context, due bool) ([]snapshot.Kept, error) {
 	return gone, err
 }
 
+// Kept says what is on disk.
+func (a *App) Kept(ctx context.Context) ([]snapshot.Kept, error) {
+	return a.Snapshots.List(ctx, func(id task.ID) snapshot.Need { return a.need(ctx, id) })
+}
+
+// Forget removes what is kept of a repository, of one commit or ("") of all.
+func (a *App) Forget(ctx context.Context, repo, commit string) ([]snapshot.Kept, error) {
+	return a.Snapshots.Forget(ctx, repo, commit, func(id task.ID) snapshot.Need { return a.need(ctx, id) })
+}
+
 // Tidy is Collect when it is due, at the end of a command: what goes wrong is for the log.
 func (a *App) Tidy(ctx context.Context) {
 	if _, err := a.Collect(ctx, true); err != nil {

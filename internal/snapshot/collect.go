@@ -65,13 +65,13 @@ const pruneAfter = 30 * 24 * time.Hour
 const checkEvery = 24 * time.Hour
 
 // List says what is on disk, the most recently used first. Sizes are read from the file system,
-// which takes a while.
-func (s *Store) List(ctx context.Context) ([]Kept, error) {
-	need, err := s.needed(nil)
+// which takes a while. need is that of [Policy].
+func (s *Store) List(ctx context.Context, need func(task.ID) Need) ([]Kept, error) {
+	needed, err := s.needed(need, false)
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.list(need)
+	out, err := s.list(needed)
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +87,8 @@ func (s *Store) List(ctx context.Context) ([]Kept, error) {
 // needs are digests and commits (as "mirror/commit") that tasks need.
 type needs map[string]bool
 
-func (s *Store) needed(need func(task.ID) Need) (needs, error) {
-	tasks, err := s.tasks(need)
+func (s *Store) needed(need func(task.ID) Need, prune bool) (needs, error) {
+	tasks, err := s.tasks(need, prune)
 	if err != nil {
 		return nil, err
 	}
@@ -268,7 +268,7 @@ func (s *Store) Collect(ctx context.Context, p Policy) ([]Kept, error) {
 
 func (s *Store) collect(ctx context.Context, p Policy) ([]Kept, error) {
 	s.sweep("")
-	need, err := s.needed(p.Need)
+	need, err := s.needed(p.Need, true)
 	if err != nil {
 		return nil, err
 	}
@@ -444,13 +444,19 @@ func (s *Store) setAside(ctx context.Context, name string) error {
 
 // Forget removes what is kept of a repository: of one commit, its snapshots, the dependencies
 // that were prepared from it and every snapshot that used those; of all commits ("") the mirror
-// as well. Class Conflict when something of it is in use; then the rest is gone already.
-func (s *Store) Forget(ctx context.Context, repo, commit string) ([]Kept, error) {
-	need, err := s.needed(nil)
+// as well. A task that needs its [Base] alone, in the sense of [Policy], keeps nothing from going: it
+// fetches that again. Class Conflict when something of it is in use; then the rest is gone already.
+func (s *Store) Forget(ctx context.Context, repo, commit string, need func(task.ID) Need) ([]Kept, error) {
+	needed, err := s.needed(func(id task.ID) Need {
+		if need != nil && need(id) != All {
+			return Nothing
+		}
+		return All
+	}, false)
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.list(need)
+	all, err := s.list(needed)
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func preparedMany(t *testing.T, s *Store, repo string, n int) []Snapshot {
 
 func there(t *testing.T, s *Store) []string {
 	t.Helper()
-	all, err := s.List(t.Context())
+	all, err := s.List(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,6 +74,12 @@ func TestCollect(t *testing.T) {
 	}
 	if err := s.Pin("t_one", snaps[1]); err != nil {
 		t.Fatal(err)
+	}
+	for most, want := range map[Need]bool{Nothing: false, Base: false, All: true} {
+		all, err := s.List(t.Context(), func(task.ID) Need { return most })
+		if err != nil || !slices.ContainsFunc(all, func(k Kept) bool { return k.Digest == snaps[1].Digest && k.InUse == want }) {
+			t.Errorf("a task that needs %d: %+v %v", most, all, err)
+		}
 	}
 	mirror := mirrorName(repo)
 	need := map[task.ID]Need{"t_one": All}
@@ -214,7 +220,7 @@ func TestSharesAreCountedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	preparedMany(t, s, repo, 2)
-	all, err := s.List(t.Context())
+	all, err := s.List(t.Context(), nil)
 	if err != nil || len(all) != 3 {
 		t.Fatalf("%+v %v", all, err)
 	}
@@ -253,12 +259,12 @@ func TestForget(t *testing.T) {
 	if _, err := s.Layers(t.Context(), heir, "key"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Forget(t.Context(), repo, evil.Base); task.ClassOf(err) != task.Conflict {
+	if _, err := s.Forget(t.Context(), repo, evil.Base, nil); task.ClassOf(err) != task.Conflict {
 		t.Errorf("layers in use: %v", err)
 	}
 	s.letGo(l.Digest)
 	s.letGo(l.Digest)
-	if _, err := s.Forget(t.Context(), repo, evil.Base); err != nil && task.ClassOf(err) != task.NotFound {
+	if _, err := s.Forget(t.Context(), repo, evil.Base, nil); err != nil && task.ClassOf(err) != task.NotFound {
 		t.Fatal(err)
 	}
 	want := []string{"mirror " + mirrorName(apart), "mirror " + mirrorName(repo), "snapshot " + clean.Digest, "snapshot " + elsewhere.Digest}
@@ -266,7 +272,7 @@ func TestForget(t *testing.T) {
 	if got := there(t, s); !slices.Equal(got, want) {
 		t.Errorf("left %q, want %q", got, want)
 	}
-	if _, err := s.Forget(t.Context(), repo, ""); err != nil {
+	if _, err := s.Forget(t.Context(), repo, "", nil); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := there(t, s), []string{"mirror " + mirrorName(apart), "snapshot " + elsewhere.Digest}; !slices.Equal(got, want) {

@@ -58,9 +58,9 @@ const (
 	All          // what its sandboxes stand on as well
 )
 
-// tasks reads what is kept for tasks and forgets those that need nothing. One that cannot be read
-// is an error: it may name anything.
-func (s *Store) tasks(need func(task.ID) Need) (map[task.ID]pin, error) {
+// tasks reads what is kept for tasks. With prune it forgets those that need nothing. One that cannot
+// be read is an error: it may name anything.
+func (s *Store) tasks(need func(task.ID) Need, prune bool) (map[task.ID]pin, error) {
 	dir := filepath.Join(s.cfg.Dir, "pins")
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -76,12 +76,14 @@ func (s *Store) tasks(need func(task.ID) Need) (map[task.ID]pin, error) {
 		if need != nil {
 			most = need(id)
 		}
-		if fi, err := e.Info(); err == nil && s.cfg.Now().Sub(fi.ModTime()) < unpinAfter {
+		if fi, err := e.Info(); prune && err == nil && s.cfg.Now().Sub(fi.ModTime()) < unpinAfter {
 			most = max(most, Base) // its task may be about to be stored
 		}
 		if most == Nothing {
-			if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return nil, err
+			if prune {
+				if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return nil, err
+				}
 			}
 			continue
 		}

@@ -102,7 +102,7 @@ func forget(env *kit.Env) *cobra.Command {
 				if commit != "" && !git.IsID(commit) {
 					return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%q is not a full commit id", commit), Fix: "see `daybreak repo ls --disk`"}
 				}
-				gone, err := a.Snapshots.Forget(ctx, args[0], commit)
+				gone, err := a.Forget(ctx, args[0], commit)
 				bytes := int64(0)
 				for _, k := range gone {
 					bytes += k.Own
@@ -130,7 +130,7 @@ func of(k snapshot.Kept) string {
 
 // listKept says what is on disk. The last line counts it together.
 func listKept(ctx context.Context, env *kit.Env, a *app.App) error {
-	kept, err := a.Snapshots.List(ctx)
+	kept, err := a.Kept(ctx)
 	if err != nil {
 		return err
 	}
