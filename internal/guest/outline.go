@@ -255,7 +255,36 @@ func (s *server) outline(ctx context.Context, at string, most int) (SymbolsResul
 	res.More = max(len(tags)-most, 0)
 	res.Symbols = s.withText(tags[:min(len(tags), most)])
 	s.goHead(files, &res)
+	if res.Package != "" && st.IsDir() {
+		if err := s.importers(ctx, at, &res); err != nil {
+			return res, err
+		}
+	}
 	return res, nil
+}
+
+var goModule = regexp.MustCompile(`(?m)^module\s+"?([^\s"]+)`)
+
+// importers adds the files that import the Go package in a directory, nearest first.
+func (s *server) importers(ctx context.Context, dir string, res *SymbolsResult) error {
+	for top := dir; ; top = path.Dir(top) {
+		m := goModule.FindSubmatch(bytes.Join(s.linesOf(path.Join(top, "go.mod")), []byte{'\n'}))
+		if m == nil && top != "." {
+			continue
+		}
+		if m == nil {
+			return nil
+		}
+		name := path.Join(string(m[1]), strings.TrimPrefix(strings.TrimPrefix(dir, top), "/"))
+		found, err := s.search(ctx, SearchRequest{Pattern: strconv.Quote(name), Literal: true, Case: "sensitive", Globs: []string{"*.go"}, Max: 1})
+		if err != nil {
+			return err
+		}
+		at := nearness{dir}
+		slices.SortStableFunc(found.Files, func(a, b FileCount) int { return at.compare(a.Path, b.Path) })
+		res.Files, res.Uses = found.Files, len(found.Files)
+		return nil
+	}
 }
 
 func (s *server) filesIn(dir string) ([]string, error) {

@@ -153,7 +153,7 @@ type SymbolsResult struct {
 	How     string      `json:"how,omitempty"`     // how the names are met when not exactly: "case", "prefix", "unqualified"
 	Refs    []Ref       `json:"refs,omitempty"`    // by file, nearest first
 	Uses    int         `json:"uses,omitempty"`    // lines that use the name, in all
-	Files   []FileCount `json:"files,omitempty"`   // those that hold them, nearest first
+	Files   []FileCount `json:"files,omitempty"`   // those that hold them, nearest first; of a Go directory's outline those that import it
 	Package string      `json:"package,omitempty"` // of a Go file or directory
 	Imports []string    `json:"imports,omitempty"` //
 	Partial string      `json:"partial,omitempty"` // what was not looked at

@@ -18,9 +18,10 @@ var symbolsText string
 const (
 	maxSymbolName    = 256
 	maxSymbolEntries = 200
-	shortSymbols     = 5     // definitions when nobody asks for more,
-	shortRefs        = 14    // and uses,
-	shortOutline     = 80    // and entries of an outline
+	shortSymbols     = 5  // definitions when nobody asks for more,
+	shortRefs        = 14 // and uses,
+	shortOutline     = 80 // and entries of an outline
+	shortImporters   = 10
 	shortNavigation  = 1_650 // bytes of an answer, with which it costs less than 600 tokens
 	restFiles        = 5     // files named of those whose uses are not shown
 )
@@ -173,6 +174,17 @@ func shapeOutline(at string, r guest.SymbolsResult) Result {
 		fmt.Fprintf(&b, "package %s", clean1(r.Package))
 		if n := len(r.Imports); n > 0 {
 			fmt.Fprintf(&b, ", imports %s", clip(clean1(strings.Join(r.Imports, " ")), 1500))
+		}
+		b.WriteByte('\n')
+	}
+	if n := len(r.Files); n > 0 {
+		var names []string
+		for _, f := range r.Files[:min(n, shortImporters)] {
+			names = append(names, clean1(f.Path))
+		}
+		fmt.Fprintf(&b, "imported by %s: %s", count(n, "file"), clip(strings.Join(names, " "), 1000))
+		if n > shortImporters {
+			b.WriteString(" …")
 		}
 		b.WriteByte('\n')
 	}
