@@ -3,7 +3,7 @@ SHELL := /bin/bash
 TOOLS := $(CURDIR)/.tools/bin
 BIN   := $(CURDIR)/bin
 
-.PHONY: setup gvisor gitea test-gitea build demo test generate lint attack attack-layers bench bench-monorepo bench-verify records fuzz clean
+.PHONY: setup gvisor gitea test-gitea build demo test generate lint attack attack-layers crash-matrix bench bench-monorepo bench-verify records fuzz clean
 setup: ## install what the build, the sandbox and the tests need (quick when nothing is missing)
 	@scripts/setup.sh
 
@@ -41,6 +41,11 @@ attack: build ## every case of the threat model by its id, on runc and, if it is
 
 attack-layers: build ## the sandbox without one layer after the other, in builds for tests: which case notices
 	@PATH="$(TOOLS):$$PATH" go run ./attack -layers
+
+crash-matrix: build ## a service killed after every event, of people's too, and its outages, on both stores (hours); the tables go to bin/crash-matrix.log
+	@set -o pipefail; PATH="$(TOOLS):$$PATH" CI=true DAYBREAK_E2E_ALL=1 go test -count=1 -timeout 4h -v \
+		-run 'TestKill_OPS01|TestServiceKill|TestServeAskKill|TestStoreStopped|TestDiskFull' ./e2e > $(BIN)/crash-matrix.log 2>&1; \
+		code=$$?; grep -E '^ok|^FAIL|^ *--- FAIL|killed after|kill points| (true|false) +(true|false) ' $(BIN)/crash-matrix.log; exit $$code
 
 bench: build ## speed and memory, as ratios in one run
 	@PATH="$(TOOLS):$$PATH" go run ./bench

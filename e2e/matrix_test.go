@@ -83,11 +83,11 @@ type row struct {
 func tableOf(rows []row, engine string) string {
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(a.pos, b.pos) })
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-32s %-8s %-8s %-13s %-8s %-8s %s\n", engine+": killed after", "killed", "resumed", "asked again*", "re-paid", "doubled", "next run after")
+	fmt.Fprintf(&b, "%-44s %-8s %-8s %-13s %-8s %-8s %s\n", engine+": killed after", "killed", "resumed", "asked again*", "re-paid", "doubled", "next run after")
 	var took []time.Duration
 	asked, repaid, doubled := 0, 0, 0
 	for _, r := range rows {
-		fmt.Fprintf(&b, "%-32s %-8v %-8v %-13d %-8d %-8d %s\n", r.name, r.killed, r.resumed, r.asked, r.repaid, r.doubled, r.took.Round(10*time.Millisecond))
+		fmt.Fprintf(&b, "%-44s %-8v %-8v %-13d %-8d %-8d %s\n", r.name, r.killed, r.resumed, r.asked, r.repaid, r.doubled, r.took.Round(10*time.Millisecond))
 		took = append(took, r.took)
 		asked, repaid, doubled = asked+r.asked, repaid+r.repaid, doubled+r.doubled
 	}

@@ -191,15 +191,17 @@ func (a *App) Mail() (*intake.Intake, error) {
 // nothing, and comments are edited at a rate of their own.
 const reportEvery = 5 * time.Second
 
-// Chores are what one of the service's processes does for the forges every so often.
+// Chores are what one of the service's processes does every so often for the forges, if there are
+// any, and for plain repositories.
 func (a *App) Chores(in *intake.Intake) []dispatch.Periodic {
 	if in == nil {
-		return nil
+	every := []dispatch.Periodic{{Name: "settle", Every: settleEvery, Do: a.Settle}}
+		return every
 	}
-	return []dispatch.Periodic{
+	return append(every, []dispatch.Periodic{
 		{Name: "poll", Every: a.Config.Intake.Poll, Do: in.Poll},
 		{Name: "report", Every: reportEvery, Do: in.Report},
-	}
+	}...)
 }
 
 // Hooks are the handlers of webhooks, by their paths.

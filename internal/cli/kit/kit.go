@@ -33,6 +33,7 @@ const (
 	Exhausted   = 4
 	Stopped     = 5
 	NotVerified = 6
+	Waits       = 7 // for a person's word: an approval, or an answer
 )
 
 // Program is the command that a person must type to start this program again: as it was typed

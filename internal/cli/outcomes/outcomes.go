@@ -60,6 +60,9 @@ func NewCmd(env *kit.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := a.Settle(cmd.Context()); err != nil { // what is known is shown all the same
+				env.Print(err)
+			}
 			os, err := collect(cmd.Context(), a.Store, from, repo)
 			if err = errors.Join(err, a.Close()); err != nil {
 				return err

@@ -49,7 +49,8 @@ func NewCmd(env *kit.Env) *cobra.Command {
 		Long: "Works on one issue until there is a proven pull request, or an honest no. The pull request is a branch in the\n" +
 			"repository and a document beside the record. The same command again goes on with an unfinished task.\n\n" +
 			"Exit codes: 0 a verified pull request waits; 1 Daybreak, the machine or the provider failed; 2 wrong usage or\n" +
-			"input; 3 declined; 4 a budget ran out; 5 stopped by a person; 6 not verified, or a person must judge a changed expectation first.",
+			"input; 3 declined; 4 a budget ran out; 5 stopped by a person; 6 not verified, or a person must judge a changed expectation first;\n" +
+			"7 it waits for a person's word, an approval or an answer.",
 		Example: "  daybreak run --repo ~/src/shop --issue issue.md --model anthropic/claude-sonnet-4-5 --budget-usd 5",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -291,6 +292,8 @@ func codeFor(res worker.Result, runErr error) int {
 		return kit.Failure
 	case res.State == task.Failed && badInput(runErr) && res.Budget.Steps == 0 && res.Verdict == "":
 		return kit.Usage
+	case errors.Is(runErr, worker.ErrHeld) || errors.Is(runErr, worker.ErrParked):
+		return kit.Waits
 	case res.State == task.Failed && (runErr == nil || res.Verdict != "" && task.ClassOf(runErr) == task.Invalid):
 		return kit.NotVerified
 	}

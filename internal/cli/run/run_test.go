@@ -31,6 +31,8 @@ func TestCodeFor(t *testing.T) {
 		{"stopped", worker.Result{State: task.Stopped}, nil, kit.Stopped},
 		{"interrupted", worker.Result{State: task.Working}, worker.ErrInterrupted, kit.Stopped},
 		{"sandbox refused", worker.Result{State: task.Preparing}, fmt.Errorf("%w: no ids", worker.ErrPaused), kit.Failure},
+		{"held", worker.Result{State: task.Publishing}, worker.ErrHeld, kit.Waits},
+		{"a question", worker.Result{State: task.Working}, worker.ErrParked, kit.Waits},
 		{"provider away", worker.Result{State: task.Working}, fmt.Errorf("%w: %w", worker.ErrPaused, class(task.Transient)), kit.Failure},
 		{"provider refuses, after a refusal", worker.Result{State: task.Failed, Verdict: task.NotRun, Budget: paid}, &model.FailedError{Attempts: 1, Err: class(task.Invalid)}, kit.Failure},
 		{"bad input", worker.Result{State: task.Failed}, class(task.Invalid), kit.Usage},
