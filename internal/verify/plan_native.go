@@ -193,9 +193,9 @@ func (s Suite) mavenCommands(i int, places []Place) []command {
 	if places != nil {
 		var tests []string
 		for _, p := range places {
-			t := p.class()
+			t := p.class() + "*" // the classes nested in it have longer names,
 			if m := p.method(); m != "" {
-				t += "#" + m + "*" // a method with parameters has more to its name
+				t += "#" + m + "*" // and so has a method with parameters
 			}
 			tests = append(tests, t)
 		}
@@ -219,7 +219,7 @@ func (s Suite) gradleCommands(i int, places []Place, report string) []command {
 	if places != nil {
 		var tests []string
 		for _, p := range places {
-			t := p.class()
+			t := p.class() + "*"
 			if p.Group == "" {
 				t = "*" + t
 			}

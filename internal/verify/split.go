@@ -70,7 +70,7 @@ func (v *Verifier) split(job Job) (parts, error) {
 		class := classify(c.Path)
 		_, old := p.old[c.Path]
 		switch {
-		case (hooked[c.Path] || hookFile(c.Path) || !old && shadows(c.Path, job.Baseline.Plan) || foreign(c, p)) && !holdsTests(c):
+		case (hooked[c.Path] && !calm(c.Path, p.old[c.Path], c.Content) || hookFile(c.Path) || !old && shadows(c.Path, job.Baseline.Plan) || foreign(c, p)) && !holdsTests(c):
 			p.config, p.hooks = append(p.config, c), append(p.hooks, c)
 		case class.IsTests():
 			p.tests = append(p.tests, c)
@@ -91,7 +91,13 @@ func hookFile(p string) bool {
 			return true
 		}
 	}
-	return slices.Contains([]string{"conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "sitecustomize.py", "usercustomize.py", ".taprc", "go.work"}, base)
+	if strings.HasSuffix(base, ".runsettings") || strings.HasPrefix(base, "phpunit.") && strings.Contains(base, ".xml") || strings.HasSuffix(p, ".cargo/config.toml") || strings.HasSuffix(p, ".cargo/config") || strings.HasSuffix(p, ".config/nextest.toml") || strings.Contains("/"+p, "/.mvn/") {
+		return true
+	}
+	return slices.Contains([]string{
+		".rspec", "spec_helper.rb", "rails_helper.rb", "junit-platform.properties", "CTestCustom.cmake", "CTestCustom.ctest", "CTestConfig.cmake", "init.gradle", ".bazelrc", "rust-toolchain", "rust-toolchain.toml",
+		"conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "sitecustomize.py", "usercustomize.py", ".taprc", "go.work",
+	}, base)
 }
 
 // runnerModules are what Python's test runners import before the tests: a file of that name in
