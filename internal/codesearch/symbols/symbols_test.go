@@ -136,9 +136,14 @@ func TestScanOfWhatCtagsDoesNotGetThrough(t *testing.T) {
 
 func sample() []Tag {
 	return []Tag{
-		{"Open", "b/z.go", 3, "func", "b"}, {"open", "a.go", 9, "func", "a"}, {"Open", "a/x.go", 7, "func", "a.T"},
-		{"OpenFile", "a/x.go", 20, "func", "a"}, {"Close", "a/x.go", 30, "func", "a"}, {"Open", "a/x.go", 7, "func", "a.T"},
-		{"Zoë", "a/x.go", 1, "var", ""}, {"_", "a/x.go", 2, "var", ""},
+		{"Open", "b/z.go", 3, "func", "b"},
+		{"open", "a.go", 9, "func", "a"},
+		{"Open", "a/x.go", 7, "func", "a.T"},
+		{"OpenFile", "a/x.go", 20, "func", "a"},
+		{"Close", "a/x.go", 30, "func", "a"},
+		{"Open", "a/x.go", 7, "func", "a.T"},
+		{"Zoë", "a/x.go", 1, "var", ""},
+		{"_", "a/x.go", 2, "var", ""},
 	}
 }
 
