@@ -43,6 +43,7 @@ type worldKey struct{}
 
 func setup(env *testscript.Env) error {
 	w := &world{prints: map[string]string{}}
+	env.Setenv("RUST", rustRoot())
 	env.Values[worldKey{}] = w
 	env.Defer(func() {
 		if w.bg != nil && w.bg.ProcessState == nil {
