@@ -194,8 +194,8 @@ const reportEvery = 5 * time.Second
 // Chores are what one of the service's processes does every so often for the forges, if there are
 // any, and for plain repositories.
 func (a *App) Chores(in *intake.Intake) []dispatch.Periodic {
-	if in == nil {
 	every := []dispatch.Periodic{{Name: "settle", Every: settleEvery, Do: a.Settle}}
+	if in == nil {
 		return every
 	}
 	return append(every, []dispatch.Periodic{

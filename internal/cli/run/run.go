@@ -286,14 +286,14 @@ func codeFor(res worker.Result, runErr error) int {
 	}
 	var provider *model.FailedError
 	switch {
+	case errors.Is(runErr, worker.ErrHeld) || errors.Is(runErr, worker.ErrParked):
+		return kit.Waits
 	case errors.Is(runErr, context.Canceled) || errors.Is(runErr, worker.ErrInterrupted):
 		return kit.Stopped
 	case errors.As(runErr, &provider): // whatever was verified before, this end is the provider's
 		return kit.Failure
 	case res.State == task.Failed && badInput(runErr) && res.Budget.Steps == 0 && res.Verdict == "":
 		return kit.Usage
-	case errors.Is(runErr, worker.ErrHeld) || errors.Is(runErr, worker.ErrParked):
-		return kit.Waits
 	case res.State == task.Failed && (runErr == nil || res.Verdict != "" && task.ClassOf(runErr) == task.Invalid):
 		return kit.NotVerified
 	}
