@@ -103,6 +103,12 @@ func (c *Conversation) Apply(e event.Event, load func(event.Text) (string, error
 			}
 			c.say(steerText(p.Who, s+"\n\n(an answer to: "+q.Question+")"))
 		}
+	case *event.AttemptStarted:
+		c.again(p.Note)
+	case *event.AttemptChosen:
+		if p.Note != "" { // another attempt than the last one
+			c.again(p.Note)
+		}
 	case *event.Compacted:
 		if p.Dropped > len(c.messages) {
 			return fmt.Errorf("event %d drops %d messages of %d", e.Seq, p.Dropped, len(c.messages))
@@ -111,6 +117,14 @@ func (c *Conversation) Apply(e event.Event, load func(event.Text) (string, error
 		c.asked, c.sent = 0, 0
 	}
 	return nil
+}
+
+// again begins a new conversation behind the same prefix. What is said first, if anything, is note.
+func (c *Conversation) again(note string) {
+	*c = Conversation{Prefix: c.Prefix, prefixHash: c.prefixHash, Step: c.Step, noticed: map[string]bool{}, startedCalls: map[string]bool{}}
+	if note != "" {
+		c.say(note)
+	}
 }
 
 func (c *Conversation) applyReply(seq int64, p *event.ModelResponded, load func(event.Text) (string, error)) error {

@@ -136,7 +136,8 @@ func (t desk) Retry(ctx context.Context, id task.ID, who string) (task.ID, error
 		return "", err
 	}
 	q := worker.Request{
-		Repo: c.Repo, Ref: c.BaseRef, Issue: []byte(raw), Model: t.a.Config.Model, Limits: t.a.Config.Budget.Limits(), RequestedBy: who, Settings: t.a.Config.Digest(),
+		Attempts: t.a.Config.Attempts,
+		Repo:     c.Repo, Ref: c.BaseRef, Issue: []byte(raw), Model: t.a.Config.Model, Limits: t.a.Config.Budget.Limits(), RequestedBy: who, Settings: t.a.Config.Digest(),
 		Key: c.Key, Author: who, Priority: row.Priority, Dispatch: t.a.queue != nil,
 	}
 	if c.BaseRef == "HEAD" {

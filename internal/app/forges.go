@@ -168,7 +168,8 @@ func (a *App) Mail() (*intake.Intake, error) {
 		Rates: intake.Rates{Author: c.Intake.Rates.Author, Repo: c.Intake.Rates.Repository, Total: c.Intake.Rates.Total, Queue: c.Intake.Rates.Queue},
 		Create: func(ctx context.Context, q intake.Wanted) (store.Task, bool, error) {
 			return maker.Create(ctx, worker.Request{
-				Repo: q.Repo, Issue: q.Issue, Model: c.Model, Limits: c.Budget.Limits(), RequestedBy: q.Origin.By, Settings: c.Digest(),
+				Attempts: c.Attempts,
+				Repo:     q.Repo, Issue: q.Issue, Model: c.Model, Limits: c.Budget.Limits(), RequestedBy: q.Origin.By, Settings: c.Digest(),
 				Origin: &q.Origin, Key: q.Key, Author: q.Origin.Forge + ":" + q.Origin.By, Priority: q.Priority, Dispatch: true,
 			})
 		},

@@ -69,7 +69,8 @@ func (t desk) Create(ctx context.Context, q api.Request) (store.Task, bool, erro
 	}
 	who := q.RequestedBy
 	made, created, err := t.intake.Create(ctx, worker.Request{
-		Repo: q.Repo, Ref: q.Ref, Issue: []byte(q.Issue), Model: name, Limits: lowered(cfg.Budget.Limits(), q.Limits), RequestedBy: who,
+		Attempts: cfg.Attempts,
+		Repo:     q.Repo, Ref: q.Ref, Issue: []byte(q.Issue), Model: name, Limits: lowered(cfg.Budget.Limits(), q.Limits), RequestedBy: who,
 		Settings: cfg.Digest(), Key: key, Author: who, Priority: q.Priority, Dispatch: true,
 	})
 	if err == nil && !created && !made.Dispatch && !made.State.Done() && made.Owner == "" && t.a.queue != nil {

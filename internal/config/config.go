@@ -33,6 +33,7 @@ type Config struct {
 	Providers map[string]Provider `yaml:"providers"`
 	Budget    Budget              `yaml:"budget"`
 	Most      Budget              `yaml:"budget_most"` // to which people may raise a task's budget; 0: not at all
+	Attempts  int                 `yaml:"attempts"`    // independent ones at an issue, within its budget
 	Reply     Reply               `yaml:"reply"`
 	Sandbox   Sandbox             `yaml:"sandbox"`
 	Network   string              `yaml:"network"` // "registries" or "offline"; a repository can only narrow it
@@ -128,6 +129,14 @@ func (b Budget) Check() error {
 	return nil
 }
 
+// CheckAttempts refuses a number of independent attempts that is no use, or costs too much.
+func CheckAttempts(n int) error {
+	if n < 1 || n > 8 {
+		return fmt.Errorf("attempts is %d; use 1 to 8", n)
+	}
+	return nil
+}
+
 // Reply bounds one model reply.
 type Reply struct {
 	MaxOutput int `yaml:"max_output"` // tokens
@@ -207,9 +216,10 @@ func Default() Config {
 			"anthropic": {API: "anthropic", KeyEnv: "ANTHROPIC_API_KEY"},
 			"openai":    {API: "openai", KeyEnv: "OPENAI_API_KEY"},
 		},
-		Budget: Budget{Steps: 120, Tokens: 8_000_000, USD: 10, Wall: time.Hour},
-		Most:   Budget{Steps: 480, Tokens: 32_000_000, USD: 40, Wall: 4 * time.Hour},
-		Reply:  Reply{MaxOutput: 16_000},
+		Budget:   Budget{Steps: 120, Tokens: 8_000_000, USD: 10, Wall: time.Hour},
+		Most:     Budget{Steps: 480, Tokens: 32_000_000, USD: 40, Wall: 4 * time.Hour},
+		Attempts: 1,
+		Reply:    Reply{MaxOutput: 16_000},
 		Sandbox: Sandbox{
 			Runtime: "runc", Memory: 4 << 30, CPUs: 2, Pids: 1024, WorkSize: 2 << 30, HomeSize: 2 << 30, TmpSize: 1 << 30,
 			Setup: "detect", SetupTimeout: 20 * time.Minute,
@@ -299,6 +309,9 @@ func (c Config) check(path string) error {
 		if err := c.Most.Check(); err != nil {
 			return bad("budget_most: %v", err)
 		}
+	}
+	if err := CheckAttempts(c.Attempts); err != nil {
+		return bad("%v", err)
 	}
 	if err := c.checkNetwork(); err != nil {
 		return bad("%v", err)

@@ -333,5 +333,5 @@ func newWord(k Kind) Payload {
 	case "pull_request.reverted":
 		return &PullRequestReverted{}
 	}
-	return nil
+	return blankAttempt(k)
 }

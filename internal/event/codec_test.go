@@ -217,6 +217,7 @@ func payloads() []Payload {
 		&PullRequestOpened{},
 		&PullRequestEnded{}, &BranchPushed{}, &BudgetRaised{}, &TargetMoved{}, &PublicationHeld{}, &PublicationApproved{}, &PullRequestReverted{},
 		&QuestionAsked{}, &QuestionAnswered{}, &Rebased{}, &RebaseUndone{}, &BranchAdopted{},
+		&AttemptStarted{}, &AttemptFinished{}, &AttemptJudged{}, &AttemptChosen{},
 		&WallClocked{},
 		&Redacted{},
 		&Checkpoint{},

@@ -68,6 +68,8 @@ type Summary struct {
 	LastResponse int64                     // seq of the newest model.response, 0 for none
 	Sandboxes    map[string]SandboxStarted // started and not ended, by id
 
+	Attempts Attempts // at the issue, where there are several
+
 	Reach Reach // what sandboxes asked the registries
 
 	Checkpoint *Checkpoint
@@ -307,6 +309,8 @@ func (s *Summary) take(seq int64, p Payload) {
 		s.takeSandbox(p)
 	case *NetworkOpened, *NetworkAsked, *NetworkRefused:
 		s.Reach.take(p)
+	case *AttemptStarted, *AttemptFinished, *AttemptJudged, *AttemptChosen:
+		s.takeAttempt(p)
 	case Unknown:
 		s.Unknown++
 	default:

@@ -34,6 +34,7 @@ type TaskCreated struct {
 	Settings    string      `json:"settings_hash"` // of the operator's policy, budgets and tools
 	Key         string      `json:"key"`           // (repository, issue, base) fingerprint that finds the task again
 	Origin      *Origin     `json:"origin,omitempty"`
+	Attempts    int         `json:"attempts,omitempty"` // independent attempts that may be made; 0 and 1 are one
 }
 
 // Origin is the issue on a forge that a task comes from, and what made it one.

@@ -35,10 +35,11 @@ type Input struct {
 	NoTitle   bool           // the agent's title is not borne out: the stands instead
 	Dropped   int            // sentences of the agent's that were left out for that
 	Moved     *event.TargetMoved
-	Rebased   *event.Rebased      // nil: the change stands on the base that the task began with
-	Undone    *event.RebaseUndone // it could not be proven where the target branch is
-	Evidence  Evidence            // the signed bundle that goes with it; zero for none
-	Rerun     string              // one shell line that repeats the proof; "" composes one from git and the test's own command
+	Rebased   *event.Rebased       // nil: the change stands on the base that the task began with
+	Chosen    *event.AttemptChosen // of several independent attempts; nil: there was one
+	Undone    *event.RebaseUndone  // it could not be proven where the target branch is
+	Evidence  Evidence             // the signed bundle that goes with it; zero for none
+	Rerun     string               // one shell line that repeats the proof; "" composes one from git and the test's own command
 }
 
 // FileStat counts the changed lines of a path.
@@ -306,6 +307,9 @@ func writeOrigin(b *strings.Builder, in Input) {
 	row("task", cell(string(in.Task)))
 	row("base", cell(in.Verdict.Base))
 	row("model", cell(in.Created.Model))
+	if c := in.Chosen; c != nil {
+		row("attempts", text(fmt.Sprintf("%d of at most %d made, on their own; attempt %d was chosen: %s", c.Of, c.Wanted, c.N, c.Reason), 400))
+	}
 	if in.Sandbox != "" {
 		row("isolation", text(in.Sandbox, 300))
 	}

@@ -45,6 +45,8 @@ func Say(payload event.Payload) Line {
 	case *event.EffectIntended, *event.EffectDone, *event.PullRequestOpened, *event.PullRequestEnded, *event.PullRequestReverted,
 		*event.BranchPushed, *event.BranchAdopted, *event.TargetMoved, *event.Rebased, *event.RebaseUndone, *event.PublicationHeld, *event.PublicationApproved, *event.BudgetRaised:
 		return sayPublished(v)
+	case *event.AttemptStarted, *event.AttemptFinished, *event.AttemptJudged, *event.AttemptChosen:
+		return sayAttempt(v)
 	case event.Unknown:
 		return Line{Minor, "event", string(v.Kind) + " (not known to this version)", nil, event.Text{Inline: string(v.Raw), Bytes: len(v.Raw)}}
 	}
@@ -312,4 +314,22 @@ func some(s string) []string {
 		return nil
 	}
 	return []string{s}
+}
+
+func sayAttempt(payload event.Payload) Line {
+	switch v := payload.(type) {
+	case *event.AttemptStarted:
+		return Line{Tone: Plain, What: "attempt", Text: fmt.Sprintf("attempt %d of at most %d begins, on the untouched base", v.N, v.Of), Notes: some(v.Note)}
+	case *event.AttemptFinished:
+		return Line{Tone: Plain, What: "attempt", Text: fmt.Sprintf("attempt %d: %s%s", v.N, v.Ending, reason(v.Reason))}
+	case *event.AttemptJudged:
+		did := "passes"
+		if !v.Passed {
+			did = "does not pass"
+		}
+		return Line{Tone: Plain, What: "judged", Text: fmt.Sprintf("the fix of attempt %d %s the tests of attempt %d%s", v.Source, did, v.Tests, reason(v.Reason))}
+	case *event.AttemptChosen:
+		return Line{Tone: Plain, What: "chosen", Text: fmt.Sprintf("attempt %d of %d: %s", v.N, v.Of, v.Reason)}
+	}
+	return unsaid(payload)
 }

@@ -24,6 +24,7 @@ type Request struct {
 	Limits      task.Limits
 	RequestedBy string
 	Settings    string // digest of the operator's configuration
+	Attempts    int    // independent ones that may be made; 0 is 1
 	Fresh       bool   // never go on with an unfinished task
 
 	// Of a task that comes from a forge: Key is the fingerprint of the issue there, whatever its
@@ -72,7 +73,7 @@ func (w *Worker) Create(ctx context.Context, q Request) (store.Task, bool, error
 		Repo: source, Base: commit, BaseRef: orDefault(q.Ref, "HEAD"), Target: target, IssueTitle: title,
 		IssueHash: hex.EncodeToString(raw[:]), Hidden: policy.HiddenBytes(hidden), Model: q.Model, Limits: q.Limits,
 		RequestedBy: q.RequestedBy, Settings: q.Settings,
-		Key: key, Origin: q.Origin,
+		Key: key, Origin: q.Origin, Attempts: q.Attempts,
 	}
 	if payload.Issue, err = store.Spill(ctx, w.cfg.Store, text); err != nil {
 		return store.Task{}, false, err

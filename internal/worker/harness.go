@@ -97,6 +97,9 @@ func (r *run) countReproductions(ctx context.Context) int {
 	steps := map[int]bool{}
 	for _, e := range events {
 		if p, err := event.Decode(e); err == nil {
+			if _, ok := p.(*event.AttemptStarted); ok {
+				clear(steps)
+			}
 			if rc, ok := p.(*event.ReproductionChecked); ok {
 				if rc.Kind != task.NotReproducing {
 					clear(steps)

@@ -204,7 +204,7 @@ func (r *run) proposal(ctx context.Context, sum event.Summary, v task.Verdict) (
 	}
 	in := proposal.Input{
 		Created: sum.Created, Submitted: *sum.Submitted, Verdict: v, Spent: sum.Spent, Unpriced: sum.Unpriced, Reach: sum.Reach,
-		Rebased: sum.Rebased, Undone: sum.Undone, LogSeq: sum.VerifiedSeq, LogRoot: sum.VerifiedHash, Task: sum.Task, Sandbox: r.sandboxLine(sum),
+		Chosen: sum.Attempts.Chosen, Rebased: sum.Rebased, Undone: sum.Undone, LogSeq: sum.VerifiedSeq, LogRoot: sum.VerifiedHash, Task: sum.Task, Sandbox: r.sandboxLine(sum),
 	}
 	for _, s := range stat {
 		in.Stat = append(in.Stat, proposal.FileStat{Path: s.Path, Added: s.Added, Removed: s.Removed, Binary: s.Binary})

@@ -12,6 +12,9 @@ import (
 // word that ended it and the change of state: a person's stop, the agent's no, an accepted
 // change. The model has nothing more to say to it.
 func (r *run) settled(ctx context.Context) (done bool, err error) {
+	if sum := r.j.Summary(); sum.Trying() && sum.Stop == nil {
+		return false, r.endedBefore(ctx)
+	}
 	sum := r.j.Summary()
 	declined := sum.State == task.Working && sum.Declined != nil
 	if !proven(sum) && !declined && sum.Stop == nil {

@@ -22,40 +22,52 @@ import (
 
 // work runs the agent until its change is verified (state publishing) or the task has ended.
 func (r *run) work(ctx context.Context, events []event.Event) error {
+	if sum := r.j.Summary(); sum.Trying() {
+		return r.attempts(ctx, events)
+	}
+	out, err := r.converse(ctx, events)
+	if err != nil {
+		return r.keepOnError(ctx, err)
+	}
+	return r.conclude(ctx, out)
+}
+
+// converse runs the agent, in a sandbox with what is on record of its change, until it ends.
+func (r *run) converse(ctx context.Context, events []event.Event) (out agent.Outcome, err error) {
 	created := r.j.Summary().Created
 	client, err := r.cfg.Model(created.Model)
 	if err != nil {
-		return err
+		return out, err
 	}
 	conv := agent.NewConversation()
 	seen := newSeenFiles()
 	load := func(t event.Text) (string, error) { return r.j.Load(ctx, t) }
 	for _, e := range events {
 		if err := conv.Apply(e, load); err != nil {
-			return err
+			return out, err
 		}
 		if err := seen.apply(e, load); err != nil {
-			return err
+			return out, err
 		}
 	}
 	lost, err := r.openBox(ctx)
 	if err != nil {
-		return err
+		return out, err
 	}
 	tools := tool.NewRegistry(r.watched(append(tool.Standard(), tool.NewAsk(r.cfg.Questions.Most)))...)
 	if !conv.Started() {
 		if err := r.freezePrompt(ctx, conv, tools); err != nil {
-			return err
+			return out, err
 		}
 	}
 	if s := r.j.state(); s == task.Preparing {
 		if err := r.j.move(ctx, task.Working, ""); err != nil {
-			return err
+			return out, err
 		}
 	}
 	env := &tool.Env{Guest: r.box.Guest(), Seen: map[string]string{}, Harness: &harness{r: r}}
 	if err := seen.digest(ctx, env); err != nil {
-		return err
+		return out, err
 	}
 	a := agent.New(agent.Config{
 		Model: client, Tools: tools, Log: r.j, Redactor: r.cfg.Redactor, Raised: r.limits,
@@ -64,19 +76,15 @@ func (r *run) work(ctx context.Context, events []event.Event) error {
 	}, conv, env)
 	if lost != "" {
 		if err := a.Tell(ctx, "lost", lost); err != nil {
-			return err
+			return out, err
 		}
 	}
 	if sum := r.j.Summary(); sum.Adopted != nil && sum.AdoptedSeq > sum.LastResponse {
 		if err := a.Tell(ctx, "adopted", adoptedText(sum.Adopted)); err != nil {
-			return err
+			return out, err
 		}
 	}
-	out, err := a.Run(ctx)
-	if err != nil {
-		return r.keepOnError(ctx, err)
-	}
-	return r.conclude(ctx, out)
+	return a.Run(ctx)
 }
 
 // keepOnError saves the workspace when the run pauses, so that nothing depends on the sandbox
@@ -272,6 +280,8 @@ func (s *seenFiles) apply(e event.Event, load func(event.Text) (string, error)) 
 		return err
 	}
 	switch p := p.(type) {
+	case *event.AttemptStarted:
+		clear(s.paths)
 	case *event.ToolStarted:
 		if p.Name != "read" && p.Name != "edit" && p.Name != "write" {
 			return nil

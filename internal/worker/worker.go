@@ -309,6 +309,9 @@ func ofMachine(err error) bool {
 // proven reports whether the log holds a verdict that leads to a pull request.
 func proven(sum event.Summary) bool {
 	v := sum.Verification
+	if sum.Trying() {
+		return false
+	}
 	return sum.State == task.Publishing || sum.State == task.Verifying && v != nil && v.Kind.Accepted()
 }
 

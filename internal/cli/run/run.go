@@ -5,6 +5,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,7 +34,7 @@ import (
 // Options are the command's flags.
 type Options struct {
 	Repo, Issue, Base, Model string
-	Steps                    int
+	Steps, Attempts          int
 	Tokens                   int64
 	USD                      float64
 	Wall                     time.Duration
@@ -89,6 +90,7 @@ func AddFlags(cmd *cobra.Command, o *Options) {
 	f.Int64Var(&o.Tokens, "budget-tokens", 0, "most tokens, all classes together")
 	f.Float64Var(&o.USD, "budget-usd", 0, "most money in US dollars")
 	f.DurationVar(&o.Wall, "budget-wall", 0, "most wall clock time, such as 40m")
+	f.IntVar(&o.Attempts, "attempts", 0, "most independent attempts at the issue, all within its budget (default: from the configuration)")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object a line, the result last")
 }
 
@@ -129,6 +131,10 @@ func Task(ctx context.Context, env *kit.Env, a *app.App, o Options, issue []byte
 	if err != nil {
 		return &kit.ExitError{Code: kit.Usage, Err: err}
 	}
+	attempts := cmp.Or(o.Attempts, a.Config.Attempts)
+	if err := config.CheckAttempts(attempts); err != nil {
+		return &kit.ExitError{Code: kit.Usage, Err: err}
+	}
 	limits := b.Limits()
 	view := newView(env, a, o.JSON)
 	closed := false
@@ -157,7 +163,7 @@ func Task(ctx context.Context, env *kit.Env, a *app.App, o Options, issue []byte
 	view.Stage("prepare", "fetching the base commit")
 	t, created, err := w.Create(ctx, worker.Request{
 		Repo: repo, Ref: o.Base, Issue: issue, Model: name, Limits: limits, RequestedBy: requester(),
-		Settings: a.Config.Digest(), Fresh: o.Fresh,
+		Settings: a.Config.Digest(), Fresh: o.Fresh, Attempts: attempts,
 	})
 	if t.ID == "" {
 		return err

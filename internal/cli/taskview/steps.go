@@ -163,6 +163,8 @@ func (p *printer) word(e event.Event, payload event.Payload) {
 	case *event.QuestionAnswered:
 		p.item(e.Time, "%s answered:", Escape(v.Who))
 		p.text(v.Text)
+	case *event.AttemptStarted, *event.AttemptFinished, *event.AttemptJudged, *event.AttemptChosen:
+		p.item(e.Time, "%s", Escape(story.Say(v).Text))
 	case *event.Rebased:
 		p.item(e.Time, "the target %s moved: the change is put on %s and verified again", Escape(v.Target), short(v.To))
 	case *event.RebaseUndone:

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -170,6 +171,8 @@ func (s *Server) find(c *conversation) (int, *apiError) {
 	next := 0
 	if i := c.last(); i >= 0 {
 		next = turns[i]
+	} else {
+		next = s.start(c.toldBefore(len(c.messages)).all)
 	}
 	if next >= len(s.script.Turns) {
 		return 0, bad("scripted: the transcript %q ends after turn %d and was asked for turn %d", s.script.Name, len(s.script.Turns), next+1)
@@ -187,6 +190,16 @@ func (s *Server) find(c *conversation) (int, *apiError) {
 		}
 	}
 	return next, nil
+}
+
+// start is the turn at which a conversation that was told this begins: the last one that names it.
+func (s *Server) start(told string) int {
+	for i, t := range slices.Backward(s.script.Turns) {
+		if t.Start != "" && strings.Contains(told, t.Start) {
+			return i
+		}
+	}
+	return 0
 }
 
 // recapture fills in the captures of earlier turns from the history, so that a server that

@@ -46,6 +46,7 @@ type Turn struct {
 	Usage    *Usage
 	Fail     []Fault // served one after the other before the turn
 	Delay    time.Duration
+	Start    string // a conversation that is told this begins here
 }
 
 // Expect is one condition on what the model was told since its last turn. All set fields
@@ -111,6 +112,7 @@ type turnDoc struct {
 	Usage    *Usage    `yaml:"usage"`
 	Fail     []Fault   `yaml:"fail"`
 	DelayMS  int       `yaml:"delay_ms"`
+	Start    string    `yaml:"start"`
 	Repeat   int       `yaml:"repeat"`
 }
 
@@ -231,7 +233,7 @@ func parseTurn(d doc) ([]Turn, error) {
 	}
 	t := Turn{
 		Line: d.line, Expect: td.Expect, Capture: td.Capture, Thinking: strings.TrimRight(td.Thinking, "\n"), Text: strings.TrimRight(td.Text, "\n"), Stop: td.Stop,
-		Usage: td.Usage, Fail: td.Fail, Delay: time.Duration(td.DelayMS) * time.Millisecond,
+		Usage: td.Usage, Fail: td.Fail, Start: td.Start, Delay: time.Duration(td.DelayMS) * time.Millisecond,
 	}
 	for _, c := range td.Calls {
 		t.Calls = append(t.Calls, Call(c))
