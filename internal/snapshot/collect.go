@@ -359,7 +359,7 @@ func (s *Store) dropMirror(name string) error {
 	if err = os.Rename(filepath.Join(dir, name+".git"), filepath.Join(away, "old.git")); errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	for _, more := range []string{".fetched", ".checked"} {
+	for _, more := range []string{".fetched", ".checked", ".rebuilt"} {
 		_ = os.Remove(filepath.Join(dir, name+more)) // there is none of a mirror that was never fetched
 	}
 	return errors.Join(err, removeTree(away), removeTree(filepath.Join(s.cfg.Dir, "history", name+".git")))

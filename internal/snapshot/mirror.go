@@ -18,7 +18,7 @@ import (
 // Resolve brings the commit that ref names into our mirror, and says which branch of the
 // source a pull request for it would aim at ("" for none).
 func (s *Store) Resolve(ctx context.Context, repo, ref string) (commit, target string, err error) {
-	if commit, _, err = s.fetch(ctx, Source{Repo: repo}, ref); err != nil {
+	if commit, err = s.fetch(ctx, Source{Repo: repo}, ref); err != nil {
 		return "", "", err
 	}
 	if target, err = s.cfg.Git.TargetBranch(ctx, repo, ref); err != nil {
@@ -36,39 +36,61 @@ type fetched struct {
 
 // fetch brings the commit into the mirror, of which one process at a time changes anything.
 // Those who waited while another asked for the same reference take its answer: it was asked for
-// after they wanted it. A damaged mirror is made anew; rebuilt says why.
-func (s *Store) fetch(ctx context.Context, src Source, ref string) (id, rebuilt string, err error) {
+// after they wanted it. A damaged mirror is made anew.
+func (s *Store) fetch(ctx context.Context, src Source, ref string) (id string, err error) {
 	asked := s.cfg.Now()
 	name := mirrorName(src.Repo)
 	unlock, err := s.lock(ctx, name)
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
 	defer unlock()
-	note := filepath.Join(s.cfg.Dir, "repos", name+".fetched")
+	note := s.fetchNote(src.Repo)
 	if last, err := readFetched(note); err == nil && last.Ref == ref && !last.Began.Before(asked) && pinned(s.mirror(src.Repo), last.ID) {
-		return last.ID, "", nil
+		return last.ID, nil
 	}
-	began := s.cfg.Now()
+	began, rebuilt := s.cfg.Now(), ""
 	if _, serr := os.Stat(s.damaged(name)); serr == nil {
 		rebuilt = "the mirror of the repository was damaged"
 		id, err = s.renew(ctx, src, ref)
 	} else if id, err = s.fetchInto(ctx, src, ref); err != nil && task.ClassOf(err) != task.NotFound && s.suspect(ctx, src.Repo, err) {
-		rebuilt = "the mirror of the repository was damaged: " + oneLine(err)
+		rebuilt = damageOf(err)
 		id, err = s.renew(ctx, src, ref)
 	}
 	if err != nil {
-		return "", "", err
+		return "", err
+	}
+	if rebuilt != "" { // the next task says so, whoever met it
+		if err := replace(s.rebuiltNote(src.Repo), []byte(rebuilt)); err != nil {
+			return "", err
+		}
 	}
 	// Who collects sees by it that the commit is wanted.
 	if err := os.Chtimes(filepath.Join(s.mirror(src.Repo), pinsDir, id), began, began); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", "", err
+		return "", err
 	}
 	b, err := json.Marshal(fetched{Ref: ref, ID: id, Began: began})
 	if err == nil {
 		err = replace(note, b)
 	}
-	return id, rebuilt, err
+	return id, err
+}
+
+func (s *Store) fetchNote(repo string) string {
+	return filepath.Join(s.cfg.Dir, "repos", mirrorName(repo)+".fetched")
+}
+
+func (s *Store) rebuiltNote(repo string) string {
+	return filepath.Join(s.cfg.Dir, "repos", mirrorName(repo)+".rebuilt")
+}
+
+// rebuilt takes the word that the mirror was made anew, "" when nobody left one.
+func (s *Store) rebuilt(repo string) string {
+	b, err := os.ReadFile(s.rebuiltNote(repo))
+	if err != nil || os.Remove(s.rebuiltNote(repo)) != nil { // another process took it
+		return ""
+	}
+	return string(b)
 }
 
 func readFetched(p string) (f fetched, err error) {
@@ -84,8 +106,12 @@ func (s *Store) fetchInto(ctx context.Context, src Source, ref string) (string, 
 	if err := s.cfg.Git.EnsureBare(ctx, dir); err != nil {
 		return "", err
 	}
-	if git.IsID(ref) && pinned(dir, ref) {
-		if _, err := s.cfg.Git.Resolve(ctx, dir, ref); err != nil {
+	known := ref // a commit that must be there, if any
+	if last, err := readFetched(s.fetchNote(src.Repo)); err == nil && !git.IsID(ref) {
+		known = last.ID
+	}
+	if git.IsID(known) && pinned(dir, known) {
+		if _, err := s.cfg.Git.Resolve(ctx, dir, known); err != nil {
 			return "", fmt.Errorf("read a commit that was fetched before: %w", errors.New(oneLine(err)))
 		}
 	}
@@ -151,7 +177,11 @@ func (s *Store) heal(ctx context.Context, src Source, base string, broken error)
 		s.cfg.Logger.WarnContext(ctx, "a damaged mirror cannot be made anew", "err", err)
 		return false, ""
 	}
-	return true, "the mirror of the repository was damaged: " + oneLine(broken)
+	return true, damageOf(broken)
+}
+
+func damageOf(err error) string {
+	return "the mirror of the repository was damaged: " + oneLine(err)
 }
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -162,7 +162,7 @@ func TestFetchesAreCoalesced(t *testing.T) {
 			}
 			own, err := New(cfg)
 			if err == nil {
-				_, _, err = own.fetch(t.Context(), Source{Repo: repo}, "HEAD")
+				_, err = own.fetch(t.Context(), Source{Repo: repo}, "HEAD")
 			}
 			if err != nil {
 				t.Error(err)
@@ -182,7 +182,7 @@ func TestFetchesAreCoalesced(t *testing.T) {
 	if got := ask(); got != 1 {
 		t.Errorf("the source was asked %d times", got)
 	}
-	if _, _, err := s.fetch(t.Context(), Source{Repo: repo}, "HEAD"); err != nil || ask() != 2 {
+	if _, err := s.fetch(t.Context(), Source{Repo: repo}, "HEAD"); err != nil || ask() != 2 {
 		t.Errorf("later the source is asked again: %d %v", ask(), err)
 	}
 }

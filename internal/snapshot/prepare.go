@@ -44,6 +44,7 @@ type meta struct {
 func (s *Store) Prepare(ctx context.Context, src Source) (Snapshot, error) {
 	if git.IsID(src.Ref) {
 		if got, err := s.take(ctx, src, src.Ref); err == nil {
+			got.Rebuilt = s.rebuilt(src.Repo)
 			return got, nil
 		}
 	}
@@ -52,7 +53,7 @@ func (s *Store) Prepare(ctx context.Context, src Source) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	defer s.letGo(mirrorName(src.Repo))
-	base, rebuilt, err := s.fetch(ctx, src, src.Ref)
+	base, err := s.fetch(ctx, src, src.Ref)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -61,6 +62,7 @@ func (s *Store) Prepare(ctx context.Context, src Source) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	defer unlock()
+	healed := ""
 	got, err := s.take(ctx, src, base)
 	if err != nil { // nobody else made it meanwhile
 		if got, err = s.build(ctx, src, base); err != nil {
@@ -68,11 +70,13 @@ func (s *Store) Prepare(ctx context.Context, src Source) (Snapshot, error) {
 			if !again {
 				return Snapshot{}, err
 			}
-			rebuilt = why
+			healed = why
 			got, err = s.build(ctx, src, base)
 		}
 	}
-	got.Rebuilt = rebuilt
+	if err == nil {
+		got.Rebuilt = cmp.Or(healed, s.rebuilt(src.Repo))
+	}
 	return got, err
 }
 
