@@ -23,13 +23,10 @@ type Story struct {
 	Stages []Stage
 	Marks  []Mark // for a time line
 
-	Hosts   []event.NetworkAsked // names that no lockfile of the base has, in order
-	Verdict int64                // seq of the newest verification, 0 for none
-	Failed  []event.VerificationFinished
+	Verdict int64 // seq of the newest verification, 0 for none
 
 	step  *Item
 	calls map[callKey]*Call
-	began map[string]time.Time
 }
 
 // Item is one step of the model, or something that happened beside the steps.
@@ -179,17 +176,11 @@ func (s *Story) stages(e event.Event, p event.Payload) {
 		kind := "bad"
 		if p.Kind.Accepted() {
 			kind = "good"
-		} else {
-			s.Failed = append(s.Failed, *p)
 		}
 		s.Verdict = e.Seq
 		s.Marks = append(s.Marks, Mark{e.Time, e.Seq, kind})
 	case *event.Steered, *event.StopRequested:
 		s.Marks = append(s.Marks, Mark{e.Time, e.Seq, "steer"})
-	case *event.NetworkAsked:
-		if p.New {
-			s.Hosts = append(s.Hosts, *p)
-		}
 	}
 }
 

@@ -19,7 +19,8 @@ import (
 // The caps of the list.
 const (
 	listed   = 50   // rows of a page
-	searched = 5000 // newest tasks that a filter looks at
+	batch    = 500  // tasks read at once; the filter offers what is among the newest
+	searched = 5000 // tasks that a page looks at
 )
 
 // listView is the list of tasks as one viewer sees it.
@@ -75,31 +76,66 @@ func (s *Site) list(r *http.Request, state, repo, author, before string) (listVi
 		stateActive, stateWaiting, string(task.Queued), string(task.Working), string(task.Verifying), string(task.InReview), string(task.Merged), string(task.Closed),
 		string(task.Declined), string(task.Exhausted), string(task.Stopped), string(task.Failed),
 	}
-	f := store.Filter{Limit: searched}
-	all, err := s.cfg.Source.Tasks(r.Context(), f)
+	repos, authors := map[string]bool{}, map[string]bool{}
+	newest, err := s.readable(r, &v, store.Filter{Limit: batch})
 	if err != nil {
 		return v, err
 	}
-	mine, err := s.cfg.Gate.Readable(r.Context(), viewer(r), all)
-	v.Trouble = err != nil
-	repos, authors := map[string]bool{}, map[string]bool{}
-	for _, t := range mine {
+	for _, t := range newest.mine {
 		repos[t.Repo] = true
 		if t.Author != "" {
 			authors[t.Author] = true
 		}
 	}
-	for _, t := range mine {
-		if before != "" && string(t.ID) >= before || !v.might(t) {
-			continue
-		}
-		if len(v.Rows) == listed {
-			v.Older = "/?" + url.Values{"state": {state}, "repo": {repo}, "author": {author}, "before": {string(v.Rows[listed-1].ID)}}.Encode()
-			break
-		}
-		row, err := s.row(r.Context(), t)
+	f := store.Filter{States: v.states(), Repo: repo, Before: task.ID(before), Limit: batch}
+	for seen := 0; seen < searched && v.Older == ""; seen += batch {
+		got, err := s.readable(r, &v, f)
 		if err != nil {
 			return v, err
+		}
+		if err := s.fill(r.Context(), &v, got.mine, authors); err != nil {
+			return v, err
+		}
+		if got.read < batch {
+			break
+		}
+		f.Before = got.last
+	}
+	v.Repos, v.Authors = keys(repos, repo), keys(authors, author)
+	return v, nil
+}
+
+// part is a part of a listing.
+type part struct {
+	mine []store.Task // that the viewer may read
+	read int
+	last task.ID
+}
+
+func (s *Site) readable(r *http.Request, v *listView, f store.Filter) (part, error) {
+	all, err := s.cfg.Source.Tasks(r.Context(), f)
+	if err != nil {
+		return part{}, err
+	}
+	p := part{read: len(all)}
+	if p.read > 0 {
+		p.last = all[p.read-1].ID
+	}
+	p.mine, err = s.cfg.Gate.Readable(r.Context(), viewer(r), all)
+	v.Trouble = v.Trouble || err != nil // the rest is still shown
+	return p, nil
+}
+
+// fill adds rows until the page is full, and says then where the next one begins.
+func (s *Site) fill(ctx context.Context, v *listView, ts []store.Task, authors map[string]bool) error {
+	for _, t := range ts {
+		if len(v.Rows) == listed {
+			v.Older = "/?" + url.Values{"state": {v.State}, "repo": {v.Repo}, "author": {v.Author}, "before": {string(v.Rows[listed-1].ID)}}.Encode()
+			return nil
+		}
+		row, err := s.row(ctx, t)
+		if err != nil {
+			return err
 		}
 		if row.By != "" {
 			authors[row.By] = true
@@ -115,8 +151,18 @@ func (s *Site) list(r *http.Request, state, repo, author, before string) (listVi
 			v.Running++
 		}
 	}
-	v.Repos, v.Authors = keys(repos, repo), keys(authors, author)
-	return v, nil
+	return nil
+}
+
+// states are those that the filter leaves, nil for all.
+func (v listView) states() []task.State {
+	switch v.State {
+	case "":
+		return nil
+	case stateActive, stateWaiting:
+		return []task.State{task.Queued, task.Preparing, task.Working, task.Verifying, task.Publishing}
+	}
+	return []task.State{task.State(v.State)}
 }
 
 func keys(m map[string]bool, also string) []string {
@@ -131,23 +177,10 @@ func keys(m map[string]bool, also string) []string {
 	return out
 }
 
-// might reports whether a task can fit the filter, by what the store's row says.
-func (v listView) might(t store.Task) bool {
-	if v.Repo != "" && t.Repo != v.Repo {
-		return false
-	}
-	switch v.State {
-	case "":
-		return true
-	case stateActive, stateWaiting:
-		return !t.State.Done()
-	}
-	return string(t.State) == v.State
-}
-
-// fits is the rest of the filter.
+// fits reports whether a row is one that the filter leaves.
 func (v listView) fits(r row) bool {
-	return v.might(r.Task) && (v.Author == "" || r.By == v.Author || r.Author == v.Author) && (v.State != stateWaiting || r.Held || r.Asked)
+	states := v.states()
+	return (states == nil || slices.Contains(states, r.State)) && (v.Repo == "" || r.Repo == v.Repo) && (v.Author == "" || r.By == v.Author || r.Author == v.Author) && (v.State != stateWaiting || r.Held || r.Asked)
 }
 
 func (s *Site) row(ctx context.Context, t store.Task) (row, error) {
@@ -189,8 +222,7 @@ func (s *Site) tasksLive(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	who := viewer(r)
-	name, _ := s.cfg.Gate.Watcher(who, "")
-	list, err := s.cfg.Hub.SubscribeList(r.Context(), live.Watcher{Name: name}, since)
+	list, err := s.cfg.Hub.SubscribeList(r.Context(), live.Watcher{Name: who.Key(), May: who.Still}, since)
 	if err != nil {
 		return err
 	}
@@ -200,9 +232,6 @@ func (s *Site) tasksLive(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	send := func(out *live.Sender, t store.Task) error {
-		if !who.Expires.IsZero() && !s.cfg.Now().Before(who.Expires) {
-			return live.ErrClosed
-		}
 		if s.cfg.Gate.MayRead(r.Context(), who, t.Repo) != nil {
 			return nil
 		}
