@@ -3,7 +3,7 @@ SHELL := /bin/bash
 TOOLS := $(CURDIR)/.tools/bin
 BIN   := $(CURDIR)/bin
 
-.PHONY: setup gvisor gitea test-gitea build demo test generate lint attack attack-layers crash-matrix bench bench-monorepo bench-verify records fuzz clean
+.PHONY: setup gvisor gitea test-gitea test-languages build demo test generate lint attack attack-layers crash-matrix bench bench-monorepo bench-verify records fuzz clean
 setup: ## install what the build, the sandbox and the tests need (quick when nothing is missing)
 	@scripts/setup.sh
 
@@ -25,6 +25,9 @@ demo: build ## the main job end to end, on embedded defaults
 
 test: build $(if $(filter true,$(CI)),gvisor) ## everything, with a real sandbox, real git and real HTTP; with gVisor if it is built, or CI is true
 	@PATH="$(TOOLS):$$PATH" go test -timeout 20m ./...
+
+test-languages: build ## verification in every language whose tool chain is here, each trap with the real runner (minutes)
+	@PATH="$(TOOLS):$$PATH" DAYBREAK_LANGUAGES=all go test -count=1 -timeout 40m -run 'TestRust|TestMaven|TestCTest|TestRSpec|TestPHPUnit|TestScripts/verify_' ./internal/verify ./e2e
 
 generate: ## the pages' templates to Go, with the pinned generator
 	@cd tools && go build -o $(TOOLS)/templ github.com/a-h/templ/cmd/templ

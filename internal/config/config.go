@@ -490,7 +490,7 @@ func ParseRepo(b []byte) (Repo, error) {
 		return r, &task.Error{Class: task.Invalid, Msg: RepoFile, Err: err, Fix: "correct it on the default branch"}
 	}
 	switch r.Format {
-	case "", "go", "junit", "tap", "jest", "mocha":
+	case "", "go", "junit", "tap", "jest", "vitest", "mocha", "unittest", "cargo", "trx", "rspec", "bazel":
 	default:
 		return r, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%s: format %q is not one of go, junit, tap, jest, mocha", RepoFile, r.Format)}
 	}

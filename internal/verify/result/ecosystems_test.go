@@ -60,6 +60,10 @@ func TestEcosystemTraps(t *testing.T) {
 			want: map[string]task.TestStatus{"shop.FlakyTest::secondTime": task.Flaky, "shop.FlakyTest::never": task.Fail},
 		},
 		{
+			name: "Gradle", file: "gradle-PriceTest.xml", outcome: Complete,
+			want: map[string]task.TestStatus{"shop.PriceTest::adds": task.Pass, "shop.PriceTest::wrong": task.Fail, "shop.PriceTest::npe": task.Fail, "shop.PriceTest::ignored": task.Skip},
+		},
+		{
 			name: "ctest: not built, switched off, skipped by itself", file: "ctest.xml", outcome: Partial, build: []string{"gone"}, problem: "gone: not run",
 			want: map[string]task.TestStatus{"good": task.Pass, "bad": task.Fail, "gone": task.Missing, "off": task.Skip, "skip": task.Skip},
 			says: map[string]string{"bad": "expected 4, got 3", "crash": "Assertion `1 + 1 == 3' failed"},
@@ -157,6 +161,7 @@ func TestConsole(t *testing.T) {
 	}{
 		{tool: "maven", file: "console-maven-exits.log", report: "maven-exits-AFirstTest.xml", outcome: Partial, suites: []string{"shop.LeavesTest"}, problem: "terminated without properly saying goodbye"},
 		{tool: "maven", file: "console-maven-nobuild.log", outcome: NoReport, build: []string{"src/test/java/shop/NoTest.java"}, problem: "cannot find symbol"},
+		{tool: "gradle", file: "console-gradle-nobuild.log", outcome: NoReport, build: []string{"src/test/java/shop/NoTest.java"}, problem: "cannot find symbol"},
 		{
 			tool: "ctest", file: "console-ctest.log", report: "ctest.xml", outcome: Partial, build: []string{"gone", "gone.c"}, problem: "not_declared",
 			want: map[string]task.TestStatus{"hang": task.Timeout, "bad": task.Fail, "good": task.Pass},
