@@ -258,8 +258,12 @@ func TestTokens(t *testing.T) {
 		t.Error("an expired token is good")
 	}
 	for _, n := range []NewToken{
-		{Scopes: []Scope{Read}}, {Name: "x"}, {Name: "x", Scopes: []Scope{"all"}}, {Name: "x\n", Scopes: []Scope{Read}},
-		{Name: "x", Scopes: []Scope{Read}, Repos: []string{"["}}, {Name: "x", Scopes: []Scope{Read}, Expires: l.now()},
+		{Scopes: []Scope{Read}},
+		{Name: "x"},
+		{Name: "x", Scopes: []Scope{"all"}},
+		{Name: "x\n", Scopes: []Scope{Read}},
+		{Name: "x", Scopes: []Scope{Read}, Repos: []string{"["}},
+		{Name: "x", Scopes: []Scope{Read}, Expires: l.now()},
 	} {
 		if _, _, err := CreateToken(ctx, l.access, nil, l.now(), n); task.ClassOf(err) != task.Invalid {
 			t.Errorf("%+v: %v", n, err)

@@ -80,7 +80,7 @@ func TestRecord_WEB08(t *testing.T) {
 
 // TestUnreadable_WEB06: every address of a task that somebody may not read answers like one of a task
 // that is not there, whatever they ask for; a token reaches no further than its repositories
-//.
+// .
 func TestUnreadable_WEB06(t *testing.T) {
 	l := newLab(t)
 	diff := event.Text{Inline: "d", Bytes: 1}
@@ -260,9 +260,14 @@ func TestListStream(t *testing.T) {
 	l.record(t, 1, "https://hub/secret/x", "ann")
 	l.record(t, 2, "https://hub/open/x", "ann", event.StateChanged{From: task.Queued, To: task.Failed})
 	want := l.record(t, 3, "https://hub/open/x", "ann")
-	_, data, ok := nextEvent(in)
-	var r Row
-	if err := json.Unmarshal([]byte(data), &r); !ok || err != nil || r.Task != want {
-		t.Errorf("%s %v", data, err)
+	for {
+		_, data, ok := nextEvent(in)
+		var r Row
+		if err := json.Unmarshal([]byte(data), &r); !ok || err != nil || r.State != task.Queued || r.Repo != "https://hub/open/x" {
+			t.Fatalf("%s %v", data, err)
+		}
+		if r.Task == want {
+			return
+		}
 	}
 }

@@ -3,7 +3,6 @@ package live
 import (
 	"bytes"
 	"fmt"
-
 	"net"
 	"net/http/httptest"
 	"runtime"

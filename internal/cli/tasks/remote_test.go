@@ -99,9 +99,17 @@ func TestClient(t *testing.T) {
 	}
 	id := string(someTask)
 	for _, args := range [][]string{
-		{"task", "ls"}, {"task", "ls", "--state", "queued", "--limit", "1"}, {"task", "ls", "--state", "merged"},
-		{"task", "show", id}, {"task", "show", id, "--full"}, {"task", "show", "--json"}, {"task", "diff", id[20:]}, {"task", "export", id}, {"task", "verify-log", id},
-		{"outcomes", "--by", "month", "--since", "30d"}, {"outcomes"},
+		{"task", "ls"},
+		{"task", "ls", "--state", "queued", "--limit", "1"},
+		{"task", "ls", "--state", "merged"},
+		{"task", "show", id},
+		{"task", "show", id, "--full"},
+		{"task", "show", "--json"},
+		{"task", "diff", id[20:]},
+		{"task", "export", id},
+		{"task", "verify-log", id},
+		{"outcomes", "--by", "month", "--since", "30d"},
+		{"outcomes"},
 	} {
 		here, err := run(t, a.Dir, "", "", args...)
 		if err != nil || here == "" {
