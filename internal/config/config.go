@@ -492,7 +492,7 @@ func ParseRepo(b []byte) (Repo, error) {
 	switch r.Format {
 	case "", "go", "junit", "tap", "jest", "vitest", "mocha", "unittest", "cargo", "trx", "rspec", "bazel":
 	default:
-		return r, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%s: format %q is not one of go, junit, tap, jest, mocha", RepoFile, r.Format)}
+		return r, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%s: format %q is not one of go, junit, tap, jest, vitest, mocha, unittest, cargo, trx, rspec, bazel", RepoFile, r.Format)}
 	}
 	if r.Network != "" && r.Network != "offline" {
 		return r, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%s: network %q can only be offline: a repository narrows what the operator allows", RepoFile, r.Network)}
