@@ -37,7 +37,7 @@ var (
 	gradleWrong  = regexp.MustCompile(`^> (.*)$`)
 	gradleCrash  = regexp.MustCompile(`Process 'Gradle Test Executor \d+' finished with non-zero exit value|Could not complete execution for Gradle Test Executor`)
 	ctestTimeout = regexp.MustCompile(`^\t *\d+ - (.+) \(Timeout\)$`)
-	linkerError  = regexp.MustCompile("(?:^|/)(?:ld|ld\\.\\w+|lld|collect2): .*|: undefined reference to ")
+	linkerError  = regexp.MustCompile(`(?:^|/)(?:ld|ld\.\w+|lld|collect2): .*|: undefined reference to `)
 )
 
 // Console adds to a report what only the command's own output says: files that did not build, a

@@ -239,31 +239,38 @@ func TestCargoForms(t *testing.T) {
 	}{
 		{
 			"a result on a later line", head + "running 2 tests\ntest a ... printed\nok\ntest b ... FAILED\n\nfailures:\n\nfailures:\n    b\n\ntest result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\n" + EndMark + "101\n",
-			Complete, map[string]task.TestStatus{"a (src/lib.rs)::a": task.Pass, "a (src/lib.rs)::b": task.Fail},
+			Complete,
+			map[string]task.TestStatus{"a (src/lib.rs)::a": task.Pass, "a (src/lib.rs)::b": task.Fail},
 		},
 		{
 			"a made-up result", head + "running 1 test\ntest b ... ok\ntest a ... FAILED\n\nfailures:\n\nfailures:\n    a\n\ntest result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\n" + EndMark + "101\n",
-			Partial, map[string]task.TestStatus{"a (src/lib.rs)::a": task.Fail, "a (src/lib.rs)::b": task.Pass},
+			Partial,
+			map[string]task.TestStatus{"a (src/lib.rs)::a": task.Fail, "a (src/lib.rs)::b": task.Pass},
 		},
 		{
 			"two results of one test", head + "running 1 test\ntest a ... ok\ntest a ... FAILED\ntest result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\n" + EndMark + "101\n",
-			Partial, map[string]task.TestStatus{"a (src/lib.rs)::a": task.Fail},
+			Partial,
+			map[string]task.TestStatus{"a (src/lib.rs)::a": task.Fail},
 		},
 		{
 			"cut before cargo ended", head + "running 1 test\ntest a ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n",
-			Partial, map[string]task.TestStatus{"a (src/lib.rs)::a": task.Pass},
+			Partial,
+			map[string]task.TestStatus{"a (src/lib.rs)::a": task.Pass},
 		},
 		{
 			"documentation tests by line", "   Doc-tests a\n\nrunning 2 tests\ntest src/lib.rs - f (line 20) ... FAILED\ntest src/lib.rs - f (line 3) ... ok\n\nfailures:\n\nfailures:\n    src/lib.rs - f (line 20)\n\ntest result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\n" + EndMark + "101\n",
-			Complete, map[string]task.TestStatus{"a (doc)::src/lib.rs - f": task.Pass, "a (doc)::src/lib.rs - f #2": task.Fail},
+			Complete,
+			map[string]task.TestStatus{"a (doc)::src/lib.rs - f": task.Pass, "a (doc)::src/lib.rs - f #2": task.Fail},
 		},
 		{
 			"a test that has not ended", head + "running 2 tests\ntest a has been running for over 60 seconds\ntest b ... ok\n",
-			Partial, map[string]task.TestStatus{"a (src/lib.rs)::a": task.Missing, "a (src/lib.rs)::b": task.Pass},
+			Partial,
+			map[string]task.TestStatus{"a (src/lib.rs)::a": task.Missing, "a (src/lib.rs)::b": task.Pass},
 		},
 		{
 			"old forms", "     Running target/debug/deps/a-0123456789abcdef\n\nrunning 1 test\ntest a ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n" + EndMark + "0\n",
-			Complete, map[string]task.TestStatus{"a::a": task.Pass},
+			Complete,
+			map[string]task.TestStatus{"a::a": task.Pass},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
