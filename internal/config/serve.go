@@ -113,6 +113,9 @@ func (s Serve) check() error {
 	if s.Caps.Total < 0 || s.Caps.Repository < 0 || s.Caps.Author < 0 {
 		return errors.New("serve.caps must not be negative; 0 is no cap")
 	}
+	if err := s.Warm.check(); err != nil {
+		return err
+	}
 	if s.Queue < 1 {
 		return fmt.Errorf("serve.queue is %d; use at least 1", s.Queue)
 	}

@@ -30,6 +30,7 @@ type host struct {
 func (h *host) Capabilities(context.Context) sandbox.Capabilities {
 	return sandbox.Capabilities{Runtime: "fake"}
 }
+
 func (h *host) Recover(context.Context, string) (sandbox.Sandbox, error) {
 	return nil, errors.New("no")
 }
