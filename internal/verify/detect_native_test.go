@@ -1,10 +1,13 @@
 package verify
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/daybreak-agent/daybreak/internal/verify/result"
 )
 
 // TestDetectNative: each suite says what made detection choose it, and what is not installed is
@@ -162,6 +165,30 @@ func TestOneNative(t *testing.T) {
 	for file, want := range map[string]int{"tests/a.rs": 0, "java/src/test/java/A.java": 1, "c/t.c": 3, "rb/spec/a_spec.rb": 5, "php/tests/ATest.php": 6} {
 		if got := owningSuite(Plan{Suites: p.Suites[:7]}, file); got != want {
 			t.Errorf("%s belongs to suite %d, want %d", file, got, want)
+		}
+	}
+}
+
+// TestCommandsAreShell: whatever a suite, its places and its settings hold, bash can read the command.
+func TestCommandsAreShell(t *testing.T) {
+	hostile := Place{File: "d/$(reboot) 'x'.spec", Group: "a (tests/`id`.rs)", Name: "b; rm -rf / # ' \""}
+	var plan Plan
+	for _, k := range []Kind{KindGo, KindPytest, KindUnittest, KindNode, KindTAP, KindJest, KindVitest, KindMocha, KindCargo, KindMaven, KindGradle, KindCTest, KindDotnet, KindRSpec, KindPHPUnit, KindBazel} {
+		plan.Suites = append(plan.Suites, Suite{Kind: k, Dir: "d", Flags: []string{"--x=$y"}, Globs: []string{"**/*"}})
+	}
+	for _, f := range append(result.Formats(), "") {
+		plan.Suites = append(plan.Suites, Suite{Kind: KindCustom, Dir: ".", Test: "make test # all of them", TestOne: "make one T={tests}", Format: f})
+	}
+	for i := range plan.Suites {
+		hostile.Suite = i
+		for _, places := range [][]Place{nil, {{Suite: i}}, {hostile}} {
+			for _, c := range plan.commands(i, places, []string{"d/a.js"}, "/tmp/r") {
+				for _, text := range []string{c.shell, c.human} {
+					if out, err := exec.Command("bash", "-n", "-c", text).CombinedOutput(); err != nil {
+						t.Errorf("%s: %v: %s\n%s", plan.Suites[i].Kind, err, out, text)
+					}
+				}
+			}
 		}
 	}
 }

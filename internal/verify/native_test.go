@@ -115,3 +115,12 @@ func TestPHPUnit(t *testing.T) {
 		{name: "calls what is not there", change: []string{"missing", "fix"}, declared: []string{"testTakesAShareOff"}, want: task.WeakRed, reason: "undefined function"},
 	}...))
 }
+
+// TestSeveralSuites: a changed test runs in the suite it belongs to, and every suite is compared.
+func TestSeveralSuites(t *testing.T) {
+	needCommand(t, "node", "--version")
+	prove(t, "two.txtar", Settings{}, []proofCase{
+		{name: "fixed in one", change: []string{"test", "fix"}, want: task.Verified},
+		{name: "fixed in one, the other broken", change: []string{"test", "fix", "breaks"}, declared: []string{"takes a share off"}, want: task.Regression, reason: "TestRefund"},
+	})
+}

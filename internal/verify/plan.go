@@ -457,7 +457,7 @@ func (s Suite) customCommands(i int, places []Place, report string) []command {
 		c.report = numbered(report, 0, ".out")
 		switch s.Format {
 		case "cargo":
-			c.shell = ended("\n"+text+"\n", c.report)
+			c.shell = ended(text, c.report)
 		case "unittest":
 			c.shell = "{\n" + text + "\n} > " + c.report + " 2>&1"
 		default:

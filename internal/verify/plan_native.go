@@ -65,7 +65,7 @@ func spaced(args string) string {
 
 // ended appends the line without which a report of text counts as cut.
 func ended(shell, report string) string {
-	return "code=0; { " + shell + "; } > " + report + " 2>&1 || code=$?; printf '\\n%s%d\\n' " + quote(result.EndMark) + ` "$code" >> ` + report + `; exit "$code"`
+	return "code=0; {\n" + shell + "\n} > " + report + " 2>&1 || code=$?; printf '\\n%s%d\\n' " + quote(result.EndMark) + ` "$code" >> ` + report + `; exit "$code"`
 }
 
 // cargoGroup reads the group of a test: "shop (src/lib.rs)".
