@@ -152,6 +152,7 @@ func TestAdvancedIsAsFromNothing(t *testing.T) {
 	for i := range 30 {
 		m.write(fmt.Sprintf("stay/%d/file", i), fmt.Sprint(i), 0o644)
 	}
+	m.write("line", strings.Repeat("a line of a megabyte ", 50_000), 0o644)
 	s, earlier := newStore(t), map[string][]string{}
 	for i := range 10 {
 		for range 1 + m.rnd.IntN(5) {
