@@ -199,6 +199,11 @@ func (v *view) end(r Result) {
 			at = fmt.Sprintf("%s:%d", f.Path, f.Line)
 		}
 		fmt.Fprintf(w, "  %-9s %s: %s\n", f.Severity, taskview.Escape(at), taskview.Escape(f.Detail))
+		for _, side := range []struct{ sign, text string }{{"-", f.Old}, {"+", f.New}} {
+			for _, l := range strings.FieldsFunc(side.text, func(r rune) bool { return r == '\n' }) {
+				fmt.Fprintf(w, "            %s %s\n", side.sign, taskview.Escape(l))
+			}
+		}
 	}
 	if r.Document.Detail != "" && !r.Verdict.Accepted() {
 		fmt.Fprintf(w, "\n%s\n\n", taskview.EscapeLines(strings.TrimSpace(r.Document.Detail)))
