@@ -116,6 +116,9 @@ func measureSearch(ctx context.Context, w *world, t *table) error {
 		Runtime: rt, Git: a.Git, Snapshots: a.Snapshots, Sandbox: a.SandboxSpec("index"), Owner: "bench", Record: unrecorded{},
 		Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 	})
+	if _, err := a.Snapshots.Forget(ctx, repo, "", nil); err != nil { // what other measurements left
+		return err
+	}
 	snap, err := a.Snapshots.Prepare(ctx, snapshot.Source{Repo: repo, Ref: first})
 	if err != nil {
 		return err

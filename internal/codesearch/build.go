@@ -294,22 +294,25 @@ func (b *builder) write(d *draft) error {
 }
 
 func (d *draft) encode(w io.Writer) (int64, error) {
-	// A counting sort: documents come in ascending order, so each list ends up sorted.
-	start := make([]uint32, 1<<24+1)
+	// A counting sort: documents come in ascending order, so each list ends up sorted. Only the
+	// trigrams that occur are looked at, as a segment may be of a few files.
+	next := make([]uint32, 1<<24)
+	var occurring []trigram
 	for _, doc := range d.docs {
 		for _, t := range doc.tri {
-			start[t+1]++
+			if next[t]++; next[t] == 1 {
+				occurring = append(occurring, t)
+			}
 		}
 	}
-	entries := 0
-	for t := 1; t < len(start); t++ {
-		if start[t] > 0 {
-			entries++
-		}
-		start[t] += start[t-1]
+	slices.Sort(occurring)
+	entries, at := len(occurring), uint32(0)
+	for _, t := range occurring {
+		n := next[t]
+		next[t] = at
+		at += n
 	}
 	all := make([]uint32, d.postings)
-	next := slices.Clone(start[:1<<24])
 	for i, doc := range d.docs {
 		for _, t := range doc.tri {
 			all[next[t]] = uint32(i)
@@ -319,11 +322,10 @@ func (d *draft) encode(w io.Writer) (int64, error) {
 	}
 	table := make([]byte, 0, entries*entrySize)
 	var postings []byte
-	for t := range 1 << 24 {
-		list := all[start[t]:start[t+1]]
-		if len(list) == 0 {
-			continue
-		}
+	at = 0
+	for _, t := range occurring {
+		list := all[at:next[t]]
+		at = next[t]
 		table = append(table, byte(t>>16), byte(t>>8), byte(t))
 		table = binary.LittleEndian.AppendUint32(table, uint32(len(list)))
 		off := uint64(len(postings))

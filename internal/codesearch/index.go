@@ -196,14 +196,15 @@ func (x *Index) Children(dir string, yield func(path string) bool) error {
 const tooManyParts = 8
 
 // Advance writes the index of another tree into dir: old's, less the files that are gone, with
-// those that changed or are new read from tree. Segments are shared by hard links where the file
-// system can. It reports false, and writes nothing, when building anew is the better way.
-func Advance(ctx context.Context, dir string, old *Index, tree string, changed, gone []string, o BuildOptions) (Stats, bool, error) {
-	if len(old.parts) >= tooManyParts || (len(changed)+len(gone))*4 > old.man.Stats.Files {
-		return Stats{}, false, nil
+// those that changed or are new read from tree. Only what is new is written: the files of old that
+// kept names belong to the result as they are, and the caller gives dir the same. kept is nil, and
+// nothing is written, when building anew is the better way.
+func Advance(ctx context.Context, dir string, old *Index, tree string, changed, gone []string, o BuildOptions) (st Stats, kept []string, err error) {
+	if len(old.parts) == 0 || len(old.parts) >= tooManyParts || (len(changed)+len(gone))*4 > old.man.Stats.Files {
+		return Stats{}, nil, nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return Stats{}, false, err
+		return Stats{}, nil, err
 	}
 	b := &builder{dir: dir, o: o, stats: Stats{Skipped: old.man.Stats.Skipped}}
 	b.man.Rules = old.man.Rules
@@ -215,14 +216,14 @@ func Advance(ctx context.Context, dir string, old *Index, tree string, changed, 
 	for _, path := range slices.Concat(changed, gone) {
 		i, n, err := old.locate(path)
 		if err != nil {
-			return Stats{}, false, err
+			return Stats{}, nil, err
 		}
 		if i < 0 {
 			continue
 		}
 		d, err := old.parts[i].doc(n)
 		if err != nil {
-			return Stats{}, false, err
+			return Stats{}, nil, err
 		}
 		dead[i] = append(dead[i], uint32(n))
 		b.stats.Files--
@@ -231,25 +232,12 @@ func Advance(ctx context.Context, dir string, old *Index, tree string, changed, 
 	for i, info := range old.man.Segments {
 		slices.Sort(dead[i])
 		dead[i] = slices.Compact(dead[i])
-		from, to := filepath.Join(old.dir, info.Name), filepath.Join(dir, info.Name)
-		if err := os.Link(from, to); err != nil {
-			if err := copyFile(from, to); err != nil {
-				return Stats{}, false, err
-			}
-		}
+		kept = append(kept, info.Name)
 		b.man.Segments = append(b.man.Segments, segmentInfo{Name: info.Name, Docs: info.Docs, Bytes: info.Bytes, Sum: info.Sum})
 	}
 	if err := b.add(ctx, tree, changed); err != nil {
-		return Stats{}, false, err
+		return Stats{}, nil, err
 	}
-	st, err := b.finish(dead)
-	return st, err == nil, err
-}
-
-func copyFile(from, to string) error {
-	b, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to, b, 0o644)
+	st, err = b.finish(dead)
+	return st, kept, err
 }

@@ -37,12 +37,15 @@ type IndexOptions struct {
 
 // Indexed says what was built.
 type Indexed struct {
-	Files    []IndexedFile    `json:"files"`
-	Stats    codesearch.Stats `json:"stats"`
-	Symbols  int              `json:"symbols"`
-	Slow     []string         `json:"slow,omitempty"`    // files that ctags did not get through, at most [maxSlow]
-	Problem  string           `json:"problem,omitempty"` // why there are no symbols
-	Advanced bool             `json:"advanced"`          // most was taken from the earlier index
+	Files   []IndexedFile    `json:"files"`
+	Stats   codesearch.Stats `json:"stats"`
+	Symbols int              `json:"symbols"`
+	Slow    []string         `json:"slow,omitempty"`    // files that ctags did not get through, at most [maxSlow]
+	Problem string           `json:"problem,omitempty"` // why there are no symbols
+	// Kept are files of the earlier index that belong to this one as they are. They are not
+	// where the others are.
+	Kept     []IndexedFile `json:"kept,omitempty"`
+	Advanced bool          `json:"advanced"` // most was taken from the earlier index
 }
 
 // IndexedFile is one file of an index.
@@ -62,20 +65,22 @@ const (
 // Check refuses what no [BuildIndex] says.
 func (x Indexed) Check() error {
 	seen, total := map[string]bool{}, int64(0)
-	for _, f := range x.Files {
+	for _, f := range slices.Concat(x.Files, x.Kept) {
 		if !indexName().MatchString(f.Name) || seen[f.Name] || f.Size < 0 || f.Size > maxIndexFile {
 			return fmt.Errorf("an index has no file %.40q of %d bytes", f.Name, f.Size)
 		}
 		seen[f.Name] = true
 		total += f.Size
 	}
-	if !seen[codesearch.ManifestName] || len(x.Files) > maxIndexFiles || total > maxIndexBytes {
+	if !seen[codesearch.ManifestName] || len(x.Files)+len(x.Kept) > maxIndexFiles || total > maxIndexBytes {
 		return fmt.Errorf("%d files of %d bytes are no index", len(x.Files), total)
 	}
 	return nil
 }
 
-func indexName() *regexp.Regexp { return regexp.MustCompile(`^(index\.json|symbols|\d{4,6}\.seg)$`) }
+func indexName() *regexp.Regexp {
+	return regexp.MustCompile(`^(index\.json|symbols(\.since|\.gone)?|\d{4,6}\.seg)$`)
+}
 
 // BuildIndex writes the search index and the symbols of a work tree, and says on out what it
 // wrote, as one line of JSON. It is run by a command of the sandbox.
@@ -95,15 +100,16 @@ func BuildIndex(ctx context.Context, o IndexOptions, out io.Writer) error {
 			old = nil // built from nothing
 		}
 	}
+	var kept []string        // names of files of the earlier index
 	var again, gone []string // to be read again; no longer there
 	if old != nil {
 		if again, gone, err = compare(old, files, o.Changed); err != nil {
 			return err
 		}
-		done.Stats, done.Advanced, err = codesearch.Advance(ctx, o.Out, old, o.Root, again, gone, codesearch.BuildOptions{})
-		if err != nil {
+		if done.Stats, kept, err = codesearch.Advance(ctx, o.Out, old, o.Root, again, gone, codesearch.BuildOptions{}); err != nil {
 			return err
 		}
+		done.Advanced = kept != nil
 	}
 	if !done.Advanced {
 		again = files
@@ -111,36 +117,54 @@ func BuildIndex(ctx context.Context, o IndexOptions, out io.Writer) error {
 			return err
 		}
 	}
-	var tags []symbols.Tag
+	var names *symbols.File // of before
 	if done.Advanced {
-		if tags, err = oldTags(filepath.Join(o.From, SymbolsFile), again, gone); err != nil {
-			again, tags = files, nil
+		if names, err = symbols.Open(filepath.Join(o.From, SymbolsFile)); err != nil {
+			again = files
+		} else {
+			defer names.Close()
 		}
 	}
 	fresh, slow, err := symbols.Scan(ctx, again, symbols.Options{Start: command(o.Root)})
 	switch {
+	case err == nil && names != nil:
+		done.Slow, kept = slow[:min(len(slow), maxSlow)], append(kept, SymbolsFile)
+		done.Symbols, err = names.WriteSince(filepath.Join(o.Out, SymbolsFile), fresh, slices.Concat(again, gone))
 	case err == nil:
-		tags = append(tags, fresh...)
-		done.Symbols, done.Slow = len(tags), slow[:min(len(slow), maxSlow)]
-		err = symbols.Write(filepath.Join(o.Out, SymbolsFile), tags)
+		done.Slow, done.Symbols = slow[:min(len(slow), maxSlow)], len(fresh)
+		err = symbols.Write(filepath.Join(o.Out, SymbolsFile), fresh)
 	case ctx.Err() == nil: // a search needs no symbols
 		done.Problem, err = err.Error(), nil
 	}
 	if err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(o.Out)
-	if err != nil {
+	if done.Files, err = sizes(o.Out); err != nil {
 		return err
+	}
+	for _, name := range kept {
+		st, err := os.Stat(filepath.Join(o.From, name))
+		if err != nil {
+			return err
+		}
+		done.Kept = append(done.Kept, IndexedFile{name, st.Size()})
+	}
+	return json.NewEncoder(out).Encode(done)
+}
+
+func sizes(dir string) (files []IndexedFile, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
 	}
 	for _, e := range entries {
 		st, err := e.Info()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		done.Files = append(done.Files, IndexedFile{e.Name(), st.Size()})
+		files = append(files, IndexedFile{e.Name(), st.Size()})
 	}
-	return json.NewEncoder(out).Encode(done)
+	return files, nil
 }
 
 // listed are the files that a search of the whole tree looks at.
@@ -188,24 +212,6 @@ func compare(old *codesearch.Index, files, changed []string) (again, gone []stri
 		}
 	}
 	return again, gone, nil
-}
-
-// oldTags are those of an earlier file that still hold.
-func oldTags(name string, lists ...[]string) ([]symbols.Tag, error) {
-	f, err := symbols.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	tags, err := f.All()
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]bool{}
-	for _, p := range slices.Concat(lists...) {
-		out[p] = true
-	}
-	return slices.DeleteFunc(tags, func(t symbols.Tag) bool { return out[t.Path] }), nil
 }
 
 // command runs programs in dir, each in a process group of its own that ends with it.

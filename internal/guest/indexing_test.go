@@ -3,6 +3,7 @@ package guest_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,7 +28,20 @@ func buildIndex(t *testing.T, o guest.IndexOptions) (done guest.Indexed) {
 	return done
 }
 
-// An index that was advanced answers as one that was built from nothing.
+// advance builds an index from an earlier one, and puts what it keeps beside it as the store does.
+func advance(t *testing.T, o guest.IndexOptions) guest.Indexed {
+	t.Helper()
+	done := buildIndex(t, o)
+	for _, f := range done.Kept {
+		if err := os.Link(filepath.Join(o.From, f.Name), filepath.Join(o.Out, f.Name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return done
+}
+
+// An index that was advanced, again and again, answers as one that was built from nothing, and
+// only what changed is written.
 func TestAdvancedIndexIsAsABuiltOne(t *testing.T) {
 	need(t, "rg")
 	need(t, "git")
@@ -36,49 +50,32 @@ func TestAdvancedIndexIsAsABuiltOne(t *testing.T) {
 	run(t, tree, checkout)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	buildIndex(t, guest.IndexOptions{Root: tree, Out: at("old")})
-	run(t, tree, `
+	from, anew := "old", guest.Indexed{}
+	for i, step := range []struct {
+		do      string
+		changed []string
+	}{
+		{
+			`
 echo 'func Changed() { needle() }' >> a/b/f3.go
 printf 'package n\n\nfunc Added() { needle() }\n' > added.go
-rm a/b/f4.go; mv vendor/v.go vendor/w.go; echo 'latin' >> .gitignore; rm lines.txt; echo 'def needle_now(): pass' > lines.py`)
-	advanced := buildIndex(t, guest.IndexOptions{Root: tree, Out: at("advanced"), From: at("old"), Changed: []string{"a/b/f3.go", "added.go", ".gitignore", "vendor/w.go", "not/there.go"}})
-	anew := buildIndex(t, guest.IndexOptions{Root: tree, Out: at("anew")})
-	if !advanced.Advanced || anew.Advanced || advanced.Symbols != anew.Symbols || advanced.Stats.Files != anew.Stats.Files || advanced.Stats.Text != anew.Stats.Text {
-		t.Errorf("advanced %+v, anew %+v", advanced, anew)
-	}
-	root, err := codesearch.OpenTree(tree, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	answers := map[string]any{}
-	for _, name := range []string{"advanced", "anew"} {
-		x, err := codesearch.Open(at(name))
-		if err != nil {
-			t.Fatal(err)
+rm a/b/f4.go; mv vendor/v.go vendor/w.go; echo 'latin' >> .gitignore; rm lines.txt; echo 'def needle_now(): pass' > lines.py`,
+			[]string{"a/b/f3.go", "added.go", ".gitignore", "vendor/w.go", "not/there.go"},
+		},
+		{`echo 'func Changed2() {}' >> a/b/f3.go; rm added.go; printf 'package b\n\nfunc F4() { now() }\nfunc F3() {}\n' > a/b/f4.go`, []string{"a/b/f3.go", "a/b/f4.go"}},
+		{`rm a/b/f4.go lines.py; printf 'package n\n\nfunc added() { needle() }\nfunc Added() {}\n' > added.go`, []string{"added.go"}},
+	} {
+		run(t, tree, step.do)
+		next := fmt.Sprint("advanced", i)
+		advanced := advance(t, guest.IndexOptions{Root: tree, Out: at(next), From: at(from), Changed: step.changed})
+		anew = buildIndex(t, guest.IndexOptions{Root: tree, Out: at(fmt.Sprint("anew", i))})
+		if !advanced.Advanced || anew.Advanced || len(advanced.Kept) != i+2 || advanced.Symbols != anew.Symbols || advanced.Stats.Files != anew.Stats.Files || advanced.Stats.Text != anew.Stats.Text {
+			t.Errorf("step %d: advanced %+v, anew %+v", i, advanced, anew)
 		}
-		defer x.Close()
-		var all []codesearch.Answer
-		for _, q := range []string{"needle", "Changed|Added", "func F4", "now"} {
-			a, err := x.Search(t.Context(), root, codesearch.Query{Pattern: q})
-			if err != nil {
-				t.Fatal(err)
-			}
-			a.Files = 0 // how many were read is each one's own
-			all = append(all, a)
+		if d := cmp.Diff(answers(t, tree, at(fmt.Sprint("anew", i))), answers(t, tree, at(next))); d != "" {
+			t.Errorf("step %d (-anew +advanced)\n%s", i, d)
 		}
-		f, err := symbols.Open(filepath.Join(at(name), guest.SymbolsFile))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		tags, err := f.All()
-		if err != nil {
-			t.Fatal(err)
-		}
-		answers[name] = []any{all, tags}
-	}
-	if d := cmp.Diff(answers["anew"], answers["advanced"]); d != "" {
-		t.Errorf("(-anew +advanced)\n%s", d)
+		from = next
 	}
 	// A damaged one is no start.
 	if err := os.Truncate(filepath.Join(at("old"), "0000.seg"), 100); err != nil {
@@ -87,6 +84,42 @@ rm a/b/f4.go; mv vendor/v.go vendor/w.go; echo 'latin' >> .gitignore; rm lines.t
 	if got := buildIndex(t, guest.IndexOptions{Root: tree, Out: at("again"), From: at("old"), Changed: []string{"added.go"}}); got.Advanced || got.Symbols != anew.Symbols {
 		t.Errorf("%+v", got)
 	}
+}
+
+// answers are what an index and its symbols say to a few questions.
+func answers(t *testing.T, tree, index string) (all []any) {
+	t.Helper()
+	root, err := codesearch.OpenTree(tree, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	x, err := codesearch.Open(index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	for _, q := range []string{"needle", "Changed|Added", "func F4", "now"} {
+		a, err := x.Search(t.Context(), root, codesearch.Query{Pattern: q})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Files = 0 // how many were read is each one's own
+		all = append(all, a)
+	}
+	f, err := symbols.Open(filepath.Join(index, guest.SymbolsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, want := range []string{"", "Added", "f", "F4", "Changed"} {
+		for _, m := range []symbols.Match{symbols.Exact, symbols.Folded, symbols.Prefix} {
+			if err := f.Find(want, m, func(tags []symbols.Tag) bool { all = append(all, tags); return true }); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return all
 }
 
 func TestWhatIsNoIndexIsRefused(t *testing.T) {

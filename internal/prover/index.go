@@ -109,7 +109,8 @@ func (p *Prover) buildIndex(ctx context.Context, s snapshot.Snapshot, m *snapsho
 	spec := p.Spec(purposeIndex, s)
 	spec.Home, spec.System, spec.Index = sandbox.Layers{}, sandbox.Layers{}, ""
 	argv := []string{sandbox.GuestPath, "index", "--out", indexOut}
-	changed := p.since(ctx, s, &spec)
+	changed, earlier, release := p.since(ctx, s, &spec)
+	defer release()
 	if spec.Index != "" {
 		argv = append(argv, "--from", sandbox.IndexDir)
 	}
@@ -146,6 +147,11 @@ func (p *Prover) buildIndex(ctx context.Context, s snapshot.Snapshot, m *snapsho
 	if trouble != nil {
 		return done, trouble, nil
 	}
+	for _, f := range done.Kept {
+		if err := m.Keep(earlier, f.Name, f.Size); err != nil {
+			return done, err, nil
+		}
+	}
 	return done, takeOut(ctx, g, done.Files, m), nil
 }
 
@@ -169,15 +175,21 @@ func takeOut(ctx context.Context, g *guest.Client, files []guest.IndexedFile, m 
 	return nil
 }
 
-// since gives the sandbox an earlier index, and names the files that differ since.
-func (p *Prover) since(ctx context.Context, s snapshot.Snapshot, spec *sandbox.Spec) (changed []string) {
+// since gives the sandbox an earlier index, which is held until release, and names the files that
+// differ since.
+func (p *Prover) since(ctx context.Context, s snapshot.Snapshot, spec *sandbox.Spec) (changed []string, x snapshot.Index, release func()) {
+	none := func() {}
 	x, base, err := p.cfg.Snapshots.Earlier(s)
 	if err != nil {
-		return nil // there is none
+		return nil, x, none // there is none
+	}
+	release, ok := p.cfg.Snapshots.HoldPaths(ctx, []string{x.Dir})
+	if !ok {
+		return nil, snapshot.Index{}, none // collected just now
 	}
 	diffs, err := p.cfg.Git.ChangedPaths(ctx, s.GitDir, base, s.Base)
 	if err != nil {
-		return nil // the mirror no longer has it
+		return nil, x, release // the mirror no longer has it
 	}
 	size := 0
 	for _, d := range diffs {
@@ -187,10 +199,10 @@ func (p *Prover) since(ctx context.Context, s snapshot.Snapshot, spec *sandbox.S
 		}
 	}
 	if size > maxChangedNames {
-		return nil
+		return nil, x, release
 	}
 	spec.Index = x.Dir
-	return changed
+	return changed, x, release
 }
 
 // maxChangedNames is when advancing an index is no gain.

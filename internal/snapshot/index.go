@@ -26,6 +26,8 @@ type Index struct {
 	Dir    string // host directory, for sandboxes to have at [sandbox.IndexDir]
 	Bytes  int64
 	Record []byte // JSON of whoever made it
+
+	files []indexFile
 }
 
 // indexMeta is the record of a complete index, outside of what sandboxes see.
@@ -75,7 +77,7 @@ func (s *Store) Index(snap Snapshot) (Index, error) {
 	if err != nil {
 		return Index{}, &task.Error{Class: task.Invalid, Msg: "the search index of snapshot " + snap.Digest + " is damaged", Err: err}
 	}
-	x := Index{Dir: filepath.Join(dir, m.Data), Record: m.Record}
+	x := Index{Dir: filepath.Join(dir, m.Data), Record: m.Record, files: m.Files}
 	for _, f := range m.Files {
 		x.Bytes += f.Size
 	}
@@ -124,10 +126,10 @@ func (s *Store) Earlier(snap Snapshot) (x Index, base string, err error) {
 	for _, p := range found {
 		dir := filepath.Dir(p)
 		m, err := readIndexMeta(dir)
-		if err != nil || m.Version != indexVersion || m.Base == snap.Base || !m.Made.After(latest.Made) || !m.of(snap) {
+		if err != nil || m.Version != indexVersion || m.Base == snap.Base || !m.Made.After(latest.Made) || !m.of(snap) || m.verify(dir) != nil {
 			continue
 		}
-		latest, x.Dir, x.Record = m, filepath.Join(dir, m.Data), m.Record
+		latest, x = m, Index{Dir: filepath.Join(dir, m.Data), Record: m.Record, files: m.Files}
 	}
 	if x.Dir == "" {
 		return Index{}, "", &task.Error{Class: task.NotFound, Msg: "no earlier search index of the repository"}
@@ -190,6 +192,20 @@ func (m *IndexMaking) Add(name string, data []byte) error {
 		return fmt.Errorf("write the search index: %w", err)
 	}
 	m.files = append(m.files, indexFile{name, int64(len(data)), crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))})
+	return nil
+}
+
+// Keep takes a file of an earlier index as it is: nobody ever writes to either. size is what the
+// file must have.
+func (m *IndexMaking) Keep(earlier Index, name string, size int64) error {
+	i := slices.IndexFunc(earlier.files, func(f indexFile) bool { return f.Name == name && f.Size == size })
+	if i < 0 {
+		return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("the earlier search index has no file %.40q of %d bytes", name, size)}
+	}
+	if err := os.Link(filepath.Join(earlier.Dir, name), filepath.Join(m.dir, m.data, name)); err != nil {
+		return fmt.Errorf("keep a file of the earlier search index: %w", err)
+	}
+	m.files = append(m.files, earlier.files[i])
 	return nil
 }
 

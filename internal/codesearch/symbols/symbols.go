@@ -68,11 +68,13 @@ func (t *table) id(s string) uint32 {
 // order sorts tags as the file has them.
 func order(a, b Tag) int {
 	return cmp.Or(
-		strings.Compare(fold(a.Name), fold(b.Name)), strings.Compare(a.Name, b.Name),
+		byName(a.Name, b.Name),
 		strings.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line),
 		strings.Compare(a.Kind, b.Kind), strings.Compare(a.Scope, b.Scope),
 	)
 }
+
+func byName(a, b string) int { return cmp.Or(strings.Compare(fold(a), fold(b)), strings.Compare(a, b)) }
 
 // fold makes letters of ASCII small.
 func fold(s string) string {
@@ -144,10 +146,25 @@ func Write(name string, tags []Tag) error {
 type File struct {
 	data                       []byte
 	strings, names, tags, text []byte
+
+	since *File           // symbols of the paths that are gone from this one; nil: none are
+	gone  map[string]bool //
 }
 
-// Open maps a file. Its header is checked here, the rest as it is read.
+// Open maps a file, with what [File.WriteSince] put beside it. Its header is checked here, the
+// rest as it is read.
 func Open(name string) (*File, error) {
+	f, err := openOne(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.openSince(name); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func openOne(name string) (*File, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -174,12 +191,16 @@ func Open(name string) (*File, error) {
 
 // Close lets go of the mapping. No query may be under way.
 func (f *File) Close() error {
-	data := f.data
+	data, since := f.data, f.since
 	if data == nil {
 		return nil
 	}
 	*f = File{}
-	return unix.Munmap(data)
+	err := unix.Munmap(data)
+	if since != nil {
+		err = errors.Join(err, since.Close())
+	}
+	return err
 }
 
 func parse(data []byte) (*File, error) {
@@ -204,7 +225,7 @@ func parse(data []byte) (*File, error) {
 	return f, nil
 }
 
-// Len is how many tags and names the file has.
+// Len is how many tags and names the file itself has.
 func (f *File) Len() (tags, names int) { return len(f.tags) / tagSize, len(f.names) / nameSize }
 
 func (f *File) string(id uint32) (string, error) {
@@ -284,9 +305,8 @@ func (m Match) Meets(name, want string) bool {
 	return strings.HasPrefix(fold(name), fold(want))
 }
 
-// Find calls yield with the tags of each name that is met, in the order of the file, until it
-// returns false.
-func (f *File) Find(want string, m Match, yield func([]Tag) bool) error {
+// find is [File.Find] in this file alone.
+func (f *File) find(want string, m Match, yield func([]Tag) bool) error {
 	first := want
 	if m != Exact {
 		first = ""
@@ -312,22 +332,4 @@ func (f *File) Find(want string, m Match, yield func([]Tag) bool) error {
 		}
 	}
 	return nil
-}
-
-// All returns every tag.
-func (f *File) All() ([]Tag, error) {
-	all, names := f.Len()
-	out := make([]Tag, 0, all)
-	for i := range names {
-		name, err := f.nameAt(i)
-		if err != nil {
-			return nil, err
-		}
-		tags, err := f.tagsOf(i, name)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, tags...)
-	}
-	return out, nil
 }
