@@ -47,6 +47,7 @@ func measureMonorepo(ctx context.Context, w *world, t *table) error {
 	if err != nil {
 		return err
 	}
+	defer a.Snapshots.Done(snap)
 	runc, err := w.plainRunc(ctx, w.runs)
 	if err != nil {
 		return err

@@ -129,6 +129,19 @@ func TestIndexOfADeadProcess(t *testing.T) {
 	}
 }
 
+func sameFile(t *testing.T, a, b string) bool {
+	t.Helper()
+	x, err := os.Stat(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, err := os.Stat(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return os.SameFile(x, y)
+}
+
 func TestEarlierIndex(t *testing.T) {
 	s := newStore(t)
 	now := time.Now()
@@ -154,6 +167,23 @@ func TestEarlierIndex(t *testing.T) {
 		t.Errorf("%+v %s %v", got, base, err)
 	}
 	y := keepIndex(t, s, later, "newer")
+	m, _, err := s.BeginIndex(t.Context(), later.With(Layers{Digest: "keeps"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := x.files[0]
+	if err := m.Keep(x, file.Name, file.Size+1); task.ClassOf(err) != task.Invalid {
+		t.Errorf("a file of another size: %v", err)
+	}
+	if err := m.Keep(x, "../meta.json", file.Size); task.ClassOf(err) != task.Invalid {
+		t.Errorf("no file of the index: %v", err)
+	}
+	if err := m.Keep(x, file.Name, file.Size); err != nil {
+		t.Error(err)
+	}
+	if kept, err := m.Commit([]byte("{}")); err != nil || !sameFile(t, filepath.Join(x.Dir, file.Name), filepath.Join(kept.Dir, file.Name)) {
+		t.Errorf("%+v %v", kept, err)
+	}
 	newest := later
 	newest.Base = strings.Repeat("3", 40)
 	if got, base, err := s.Earlier(newest); err != nil || got.Dir != y.Dir || base != later.Base {
