@@ -14,6 +14,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/guest"
 	"github.com/daybreak-agent/daybreak/internal/model"
+	"github.com/daybreak-agent/daybreak/internal/task"
 	"github.com/daybreak-agent/daybreak/internal/tool"
 )
 
@@ -287,8 +288,9 @@ func (c *comparison) verdict(w, n *event.VerificationFinished) (Divergence, erro
 	return c.line(Verdict, "the verdict is the same, its evidence is not", recorded, now), err
 }
 
-// comparable is a verdict's document without what belongs to one machine at one time. What the
-// mutants showed is compared only where there was time for all of it.
+// comparable is a verdict's document without what belongs to one machine at one time. Which small
+// mutants of the change are tried is the verifier's choice and no result of the task; how the
+// tests guard its parts is, where there was time to find out.
 func comparable(document string) (string, error) {
 	var v map[string]any
 	if err := json.Unmarshal([]byte(document), &v); err != nil {
@@ -297,8 +299,20 @@ func comparable(document string) (string, error) {
 	for _, k := range []string{"environment", "verifier", "sandbox"} {
 		delete(v, k)
 	}
-	if g, ok := v["guard"].(map[string]any); ok && g["complete"] != true {
-		delete(v, "guard")
+	if g, ok := v["guard"].(map[string]any); ok {
+		delete(g, "mutants")
+		delete(g, "note")
+		if g["complete"] != true {
+			delete(v, "guard")
+		}
+	}
+	if phases, ok := v["phases"].([]any); ok {
+		for _, p := range phases {
+			if p, ok := p.(map[string]any); ok && p["name"] == "guard" { // its account counts the mutants
+				delete(p, "note")
+				delete(p, "runs")
+			}
+		}
 	}
 	strip(v)
 	b, err := json.MarshalIndent(v, "", " ")
@@ -395,7 +409,7 @@ func (c *comparison) reached(ctx context.Context) error {
 	c.rep.Reached, c.over = true, true
 	c.mu.Unlock()
 	if g == nil {
-		return c.fail(errors.New("no tool was called up to that event, so the sandbox is the base commit"))
+		return c.fail(&task.Error{Class: task.Invalid, Msg: "no tool was called in that run, so the sandbox is as the run found it", Fix: "use `daybreak sandbox exec --repo REPO --base COMMIT`"})
 	}
 	if err := c.cfg.At(ctx, g); err != nil {
 		return c.fail(err)
