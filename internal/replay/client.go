@@ -61,8 +61,7 @@ func (c *comparison) reply(ctx context.Context, req model.Request) (model.Respon
 			return c.recorded(ctx, i, p)
 		}
 	}
-	c.end(errCut)
-	return model.Response{}, errCut
+	return model.Response{}, c.cut()
 }
 
 // recorded is the reply of event i. The people's words that came after it are put into the

@@ -33,7 +33,6 @@ type comparison struct {
 	mu      sync.Mutex
 	expect  []int         // indices of events that the replay has to bring about, in order
 	request int           // index of the request under way; -1: none
-	call    int           // index of the tool.started under way
 	over    bool          // nothing more is compared
 	ends    bool          // the record's run came to an end of its own
 	failure error         // of the replay's own
@@ -43,7 +42,7 @@ type comparison struct {
 func newComparison(ctx context.Context, cfg Config, log *record, a attempt, st *overlay, rep *Report, cancel context.CancelCauseFunc) (*comparison, error) {
 	c := &comparison{
 		cfg: cfg, log: log, a: a, st: st, rep: rep, norm: &normaliser{Rules(), rep.Normalised}, cancel: cancel,
-		conv: agent.NewConversation(), request: -1, call: -1,
+		conv: agent.NewConversation(), request: -1,
 	}
 	for i := a.from; i < a.to && !c.ends; i++ {
 		e := log.all[i]
@@ -94,6 +93,9 @@ func (c *comparison) observe(e event.Event, p event.Payload) {
 	i := c.expect[0]
 	want := c.log.all[i]
 	if want.e.Kind != e.Kind {
+		if w, ok := p.(*event.WorkspaceSaved); ok && w.Why == "paused" {
+			return // something failed, and the run's end says what
+		}
 		c.divergeLocked(Divergence{Kind: Course, Seq: want.seq, Step: want.step, What: fmt.Sprintf("recorded is %s, the replay has %s", want.name(), now.name())})
 		return
 	}
@@ -118,8 +120,6 @@ func (c *comparison) count(i int, p event.Payload) {
 	switch p := p.(type) {
 	case *event.ModelRequested:
 		c.request = i
-	case *event.ToolStarted:
-		c.call = i
 	case *event.ToolFinished:
 		c.rep.Calls++
 	case *event.ReproductionChecked, *event.VerificationFinished:
@@ -438,16 +438,14 @@ func (w watched) Call(ctx context.Context, env *tool.Env, input json.RawMessage)
 	c := w.c
 	c.mu.Lock()
 	c.guest = env.Guest
-	started, over := c.call, c.over
+	over, end := c.over, c.endOfCall()
 	c.mu.Unlock()
 	if over {
-		return tool.Result{}, context.Cause(ctx)
+		return tool.Result{}, errDiverged
 	}
-	end := c.endOf(started)
 	switch {
 	case end < 0 && c.cfg.To == 0:
-		c.end(errCut)
-		return tool.Result{}, errCut
+		return tool.Result{}, c.cut()
 	case end < 0, c.stopsBefore(c.log.all[end].seq):
 		return tool.Result{}, c.reached(ctx)
 	}
@@ -458,18 +456,38 @@ func (w watched) Call(ctx context.Context, env *tool.Env, input json.RawMessage)
 	return res, err
 }
 
-// endOf is the index of the result of the call that started at i; -1 when there is none.
-func (c *comparison) endOf(i int) int {
-	if i < 0 {
-		return -1
-	}
-	s := c.log.all[i].p.(*event.ToolStarted)
-	for i++; i < c.a.to; i++ {
-		if f, ok := c.log.all[i].p.(*event.ToolFinished); ok && f.Call == s.Call {
+// endOfCall is the index of the event that ended the call which is about to be made: calls are
+// made one after the other, so it is the next result, or the question at which the task rested;
+// -1 where the record has neither. c.mu is held.
+func (c *comparison) endOfCall() int {
+	asked := -1
+	for _, i := range c.expect {
+		switch c.log.all[i].p.(type) {
+		case *event.ToolFinished:
 			return i
+		case *event.QuestionAsked:
+			asked = i
+		case *event.ModelRequested:
+			return asked
 		}
 	}
-	return -1
+	return asked
+}
+
+// cut ends the attempt where the record's run was cut off. A record that goes on all the same was
+// not followed.
+func (c *comparison) cut() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, i := range c.expect {
+		switch e := c.log.all[i]; e.p.(type) {
+		case *event.ToolFinished, *event.ModelRequested:
+			c.divergeLocked(Divergence{Kind: Failed, Seq: e.seq, Step: e.step, What: "the replay lost its place before " + e.name()})
+			return errDiverged
+		}
+	}
+	c.endLocked(errCut)
+	return errCut
 }
 
 // more reports whether the record has another call or reply after event i.
