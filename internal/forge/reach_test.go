@@ -20,10 +20,10 @@ func TestNothingApprovesOrMerges_FRG05(t *testing.T) {
 		seam reflect.Type
 		may  []string
 	}{
-		{reflect.TypeFor[forge.Forge](), []string{"FindPullRequest", "Name", "OpenPullRequest", "Push"}},
+		{reflect.TypeFor[forge.Forge](), []string{"FindPullRequest", "Home", "Name", "OpenPullRequest", "Push"}},
 		{reflect.TypeFor[forge.Host](), []string{
 			"Acknowledge", "Acts", "Capabilities", "Changed", "Comment", "Comments", "Credential", "EditComment", "Issue", "Name", "Parse", "Permission",
-			"PullRequest", "FindPullRequest", "OpenPullRequest", "Push", "Reply", "Repository", "ReviewComments", "SetStatus", "Standing", "Verify",
+			"PullRequest", "FindPullRequest", "Home", "OpenPullRequest", "Push", "Reply", "Repository", "ReviewComments", "SetStatus", "Standing", "Verify",
 		}},
 	} {
 		for i := range c.seam.NumMethod() {
