@@ -88,12 +88,14 @@ func (r *run) converse(ctx context.Context, events []event.Event) (out agent.Out
 }
 
 // keepOnError saves the workspace when the run pauses, so that nothing depends on the sandbox
-// being there when it goes on.
+// being there when it goes on. Where it cannot be saved (a full disk), the sandbox stays for the
+// next run to take the files from.
 func (r *run) keepOnError(ctx context.Context, err error) error {
 	if task.ClassOf(err) == task.Stale {
 		return err
 	}
 	if serr := r.saveWorkspace(context.WithoutCancel(ctx), "paused"); serr != nil {
+		r.unsaved = true
 		return errors.Join(err, serr)
 	}
 	return err

@@ -103,6 +103,8 @@ type run struct {
 	reach reach
 	// raising is held while words about the budget are taken up.
 	raising sync.Mutex
+	// unsaved says that the sandbox alone has what the agent did last.
+	unsaved bool
 	// endIndexing ends what builds a search index beside the agent; nil when nothing does.
 	endIndexing func()
 }
@@ -419,9 +421,13 @@ func (r *run) finish(ctx context.Context, to task.State, reason string) error {
 	return r.j.move(ctx, to, reason)
 }
 
-// close ends the run's sandbox, stores the clock and signs the log when the task is done.
+// close ends the run's sandbox, unless it alone has the agent's work, stores the clock and signs
+// the log when the task is done.
 func (r *run) close(ctx context.Context) error {
-	err := r.endBox(ctx, "the run ended")
+	var err error
+	if !r.unsaved {
+		err = r.endBox(ctx, "the run ended")
+	}
 	err = errors.Join(err, r.j.flushClock(ctx))
 	sum := r.j.Summary()
 	if !sum.State.Done() || r.cfg.Sign == nil || sum.Checkpoint != nil && sum.Checkpoint.Seq == sum.LastSeq-1 {
