@@ -214,9 +214,16 @@ func TestFollowUpStartsAnew(t *testing.T) {
 // replaced when the change is proven on the new base.
 func TestFoldRebase(t *testing.T) {
 	proven := []Payload{
-		TaskCreated{Base: "b0"}, StateChanged{From: task.Queued, To: task.Preparing}, SnapshotReady{Digest: "d0"}, BaselineFinished{Runner: "r0"},
-		StateChanged{From: task.Preparing, To: task.Working}, StateChanged{From: task.Working, To: task.Verifying}, Exported{Tree: "t0"},
-		WorkspaceSaved{Step: 1}, VerificationFinished{Kind: task.Verified, Attempt: 1}, StateChanged{From: task.Verifying, To: task.Publishing},
+		TaskCreated{Base: "b0"},
+		StateChanged{From: task.Queued, To: task.Preparing},
+		SnapshotReady{Digest: "d0"},
+		BaselineFinished{Runner: "r0"},
+		StateChanged{From: task.Preparing, To: task.Working},
+		StateChanged{From: task.Working, To: task.Verifying},
+		Exported{Tree: "t0"},
+		WorkspaceSaved{Step: 1},
+		VerificationFinished{Kind: task.Verified, Attempt: 1},
+		StateChanged{From: task.Verifying, To: task.Publishing},
 	}
 	moved := append(proven[:len(proven):len(proven)], Rebased{From: "b0", To: "b1"}, WorkspaceSaved{Step: 2}, StateChanged{From: task.Publishing, To: task.Verifying},
 		SnapshotReady{Digest: "d1"}, BaselineFinished{Runner: "r1"}, Exported{Tree: "t1"})
@@ -252,8 +259,13 @@ func TestFoldRebase(t *testing.T) {
 // TestParked: a task rests from its question until that is answered, or the task has ended.
 func TestParked(t *testing.T) {
 	ps := []Payload{
-		TaskCreated{}, StateChanged{From: task.Queued, To: task.Preparing}, StateChanged{From: task.Preparing, To: task.Working},
-		QuestionAsked{N: 1}, QuestionAnswered{N: 1}, QuestionAsked{N: 2}, StateChanged{From: task.Working, To: task.Declined},
+		TaskCreated{},
+		StateChanged{From: task.Queued, To: task.Preparing},
+		StateChanged{From: task.Preparing, To: task.Working},
+		QuestionAsked{N: 1},
+		QuestionAnswered{N: 1},
+		QuestionAsked{N: 2},
+		StateChanged{From: task.Working, To: task.Declined},
 	}
 	for i, want := range []bool{false, false, false, true, false, true, false} {
 		s, err := Fold(testLog(t, ps[:i+1]...))

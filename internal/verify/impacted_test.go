@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/daybreak-agent/daybreak/internal/git"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
@@ -56,8 +55,7 @@ func TestImpactedTestsRunFirst(t *testing.T) {
 			base := roundTrip(t, base)
 			base.SuiteMillis = c.millis
 			v, _ := newVerifier(t, Settings{Guard: -1})
-			var changes []git.Change
-			changes = s.changes(t, c.change...)
+			changes := s.changes(t, c.change...)
 			got, err := v.Verify(context.Background(), Job{Snapshot: snap, HeadTree: "tree", Changes: changes, Declared: []string{declared}, Baseline: base})
 			if err != nil {
 				t.Fatal(err)

@@ -218,7 +218,8 @@ func TestRefusals(t *testing.T) {
 	if err := sender.Send(t.Context(), note); task.ClassOf(err) != task.Transient {
 		t.Errorf("away: %v", err)
 	}
-	if fmt.Sprint(sender.message(note)) != fmt.Sprint(sender.message(note)) {
+	once, again := fmt.Sprint(sender.message(note)), fmt.Sprint(sender.message(note))
+	if once != again {
 		t.Error("the same note is another mail")
 	}
 }
