@@ -59,6 +59,17 @@ type Viewer struct {
 // Key names the viewer among all: two people of one name at different places are two.
 func (v Viewer) Key() string { return string(v.Via) + ":" + v.Name }
 
+// Signs is the name under which what the viewer says is recorded: a token is no person, whatever it is called.
+func (v Viewer) Signs() string {
+	switch v.Via {
+	case ViaOperator:
+		return "api"
+	case ViaToken:
+		return "token:" + v.Name
+	}
+	return v.Name
+}
+
 // Has reports whether the viewer's scopes name s. Admin names all.
 func (v Viewer) Has(s Scope) bool {
 	return slices.Contains(v.Scopes, s) || slices.Contains(v.Scopes, Admin)

@@ -185,10 +185,6 @@ func who(v access.Viewer, by string) (string, error) {
 		return by, nil
 	case by != "" && by != v.Name:
 		return "", refusal{http.StatusForbidden, "only an operator's token speaks for others; leave the name out"}
-	case v.Via == access.ViaOperator:
-		return "api", nil
-	case v.Via == access.ViaToken:
-		return "token:" + v.Name, nil
 	}
-	return v.Name, nil
+	return v.Signs(), nil
 }

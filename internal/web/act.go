@@ -45,12 +45,18 @@ func (s *Site) stop(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Site) approve(w http.ResponseWriter, r *http.Request) error {
 	return s.word(w, r, access.Approve, "approve", func(t store.Task, who, tree string) (task.ID, error) {
+		if tree == "" { // what waits by now may be another change than the one that was looked at
+			return "", &task.Error{Class: task.Invalid, Msg: "the form names no change", Fix: "open the task's page again and look at what waits"}
+		}
 		return t.ID, s.cfg.Desk.Approve(r.Context(), t.ID, who, tree)
 	})
 }
 
 func (s *Site) retry(w http.ResponseWriter, r *http.Request) error {
 	return s.word(w, r, access.Steer, "retry", func(t store.Task, who, _ string) (task.ID, error) {
+		if err := s.cfg.Gate.MayAct(r.Context(), viewer(r), t.Repo, access.Create); err != nil { // it makes a task
+			return "", err
+		}
 		return s.cfg.Desk.Retry(r.Context(), t.ID, who)
 	})
 }
@@ -73,7 +79,7 @@ func (s *Site) word(w http.ResponseWriter, r *http.Request, scope access.Scope, 
 	if len(text) > maxWord || !utf8.ValidString(text) {
 		return &task.Error{Class: task.Invalid, Msg: "the text is longer than 32 KiB, or not UTF-8"}
 	}
-	id, err := act(t, viewer(r).Name, text)
+	id, err := act(t, viewer(r).Signs(), text)
 	if err != nil {
 		return err
 	}

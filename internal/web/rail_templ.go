@@ -247,7 +247,7 @@ func actionsRegion(v *taskView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		} else if v.May.Steer && mayRetry(sum.State) {
+		} else if v.May.Steer && v.May.Create && mayRetry(sum.State) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<div class=\"card\"><form method=\"post\" action=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -23,7 +23,7 @@ import (
 const window = 60
 
 // may is what a viewer may do with a task.
-type may struct{ Steer, Approve bool }
+type may struct{ Steer, Approve, Create bool }
 
 // docs are the documents that the story names, read and parsed once.
 type docs struct {
@@ -93,11 +93,12 @@ func (s *Site) view(r *http.Request, t store.Task, b *book) (*taskView, error) {
 	v := &taskView{ID: t.ID, Row: t, Story: b.story, Now: s.cfg.Now()}
 	switch {
 	case s.book.Has(t.ID): // the forms are shown; they lead nowhere
-		v.May = may{true, true}
+		v.May = may{true, true, true}
 	case s.cfg.Desk != nil:
 		ctx, who := r.Context(), viewer(r)
 		v.May.Steer = s.cfg.Gate.MayAct(ctx, who, t.Repo, access.Steer) == nil
 		v.May.Approve = s.cfg.Gate.MayAct(ctx, who, t.Repo, access.Approve) == nil
+		v.May.Create = s.cfg.Gate.MayAct(ctx, who, t.Repo, access.Create) == nil
 	}
 	s.read(r.Context(), b)
 	v.Docs = b.docs

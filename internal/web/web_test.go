@@ -209,6 +209,18 @@ func TestWords(t *testing.T) {
 			t.Errorf("%s by a reader: %d %q", path, w.Code, l.desk.said)
 		}
 	}
+	l.who.Scopes, l.who.Via = []access.Scope{access.Read, access.Steer}, access.ViaToken
+	if w := l.post(p+"/retry", nil); w.Code != http.StatusForbidden || l.desk.said != nil {
+		t.Errorf("a task made without the scope for it: %d %q", w.Code, l.desk.said)
+	}
+	if w := l.post(p+"/stop", nil); w.Code != http.StatusSeeOther || !slices.Equal(l.desk.said, []string{"stop|" + string(id) + "|token:mira|"}) {
+		t.Errorf("a token's word: %d %q", w.Code, l.desk.said)
+	}
+	l.who.Scopes, l.desk.said = []access.Scope{access.Read, access.Approve}, nil
+	if w := l.post(p+"/approve", nil); w.Code != http.StatusUnprocessableEntity || l.desk.said != nil {
+		t.Errorf("approval of no change: %d %q", w.Code, l.desk.said)
+	}
+	l.who.Scopes = []access.Scope{access.Read}
 	if page := l.page(p); strings.Contains(page, `action="`+p) {
 		t.Error("a reader is shown forms")
 	}
