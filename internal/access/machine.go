@@ -9,20 +9,21 @@ import (
 	"strings"
 )
 
-// Machine lets programs of this machine through, and those that have the operator's token: for
-// routes of policy [Proven] that tell about the installation. What came over a proxy, or under a
-// name that is not the loopback's, is not from this machine.
-func Machine(token string, h http.Handler) http.Handler {
+// Machine lets those through that have the operator's token and, where near is set, programs of this
+// machine: for routes of policy [Proven] that tell about the installation. What came over a proxy that
+// says so, or under a name that is not the loopback's, is not from this machine. A plain proxy on this
+// machine says nothing: near is for installations that have none in front.
+func Machine(token string, near bool, h http.Handler) http.Handler {
 	want := sha256.Sum256([]byte(token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		got := sha256.Sum256([]byte(given))
-		if token != "" && bearer && subtle.ConstantTimeCompare(got[:], want[:]) == 1 || fromHere(r) {
+		if token != "" && bearer && subtle.ConstantTimeCompare(got[:], want[:]) == 1 || near && fromHere(r) {
 			h.ServeHTTP(w, r)
 			return
 		}
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		Refuse(w, http.StatusUnauthorized, "the operator's token is needed, or a connection from this machine")
+		Refuse(w, http.StatusUnauthorized, "the operator's token is needed; without serve.url, a connection from this machine is enough")
 	})
 }
 

@@ -8,7 +8,7 @@ import (
 
 func TestMachine(t *testing.T) {
 	const token = "0123456789abcdef0123"
-	h := Machine(token, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	h := Machine(token, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for name, c := range map[string]struct {
 		peer, host string
 		head       [2]string
@@ -36,11 +36,17 @@ func TestMachine(t *testing.T) {
 			t.Errorf("%s: %d, want %d", name, w.Code, c.want)
 		}
 	}
+	plain := httptest.NewRequest("GET", "/metrics", nil)
+	plain.RemoteAddr, plain.Host = "127.0.0.1:5", "127.0.0.1:8484"
+	proxied := httptest.NewRecorder()
+	if Machine(token, false, h).ServeHTTP(proxied, plain); proxied.Code != 401 {
+		t.Errorf("a proxy that says nothing: %d", proxied.Code)
+	}
 	r := httptest.NewRequest("GET", "/metrics", nil)
 	r.RemoteAddr, r.Host = "192.0.2.7:5", "daybreak.example"
 	r.Header.Set("Authorization", "Bearer ")
 	w := httptest.NewRecorder()
-	if Machine("", h).ServeHTTP(w, r); w.Code != 401 {
+	if Machine("", true, h).ServeHTTP(w, r); w.Code != 401 {
 		t.Errorf("an empty token where none is set: %d", w.Code)
 	}
 }

@@ -128,7 +128,8 @@ func (a *App) fleetNumbers(ctx context.Context) ([]telemetry.Sample, error) {
 	return out, nil
 }
 
-// MetricsHandler answers with the numbers, to this machine and to who has the operator's token.
+// MetricsHandler answers with the numbers, to who has the operator's token and, where serve.url is not
+// set, to this machine.
 func (a *App) MetricsHandler() (http.Handler, error) {
 	if _, err := a.Watch(); err != nil {
 		return nil, err
@@ -140,7 +141,8 @@ func (a *App) MetricsHandler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return access.Machine(token, a.watch.numbers.Handler()), nil
+	near := a.Config.Serve.URL == "" // else people come through a proxy, and a plain one looks like this machine
+	return access.Machine(token, near, a.watch.numbers.Handler()), nil
 }
 
 // ServeMetrics answers for the numbers alone, until ctx ends.
