@@ -138,6 +138,7 @@ func (g *Guard) begin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	now := g.cfg.Now()
+	g.sweep(r.Context(), now) // anybody may come here
 	if err := g.cfg.Access.PutGrant(r.Context(), store.Grant{Hash: hashes[0], Kind: kindOIDC, Body: body, Created: now, Expires: now.Add(flowFor)}); err != nil {
 		g.broken(w, r, err)
 		return

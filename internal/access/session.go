@@ -109,10 +109,15 @@ func (g *Guard) start(w http.ResponseWriter, r *http.Request, v Viewer) error {
 	}
 	http.SetCookie(w, g.cookie(sessionCookie, secret, g.cfg.Session))
 	g.cfg.Logger.InfoContext(r.Context(), "signed in", "viewer", v.Name, "via", v.Via, "operates", v.Operates(), "remote", r.RemoteAddr)
-	if _, err := g.cfg.Access.DropGrants(r.Context(), now); err != nil {
-		g.cfg.Logger.WarnContext(r.Context(), "expired sessions were not removed", "error", err)
-	}
+	g.sweep(r.Context(), now)
 	return nil
+}
+
+// sweep removes expired sessions and sign-ins.
+func (g *Guard) sweep(ctx context.Context, now time.Time) {
+	if _, err := g.cfg.Access.DropGrants(ctx, now); err != nil {
+		g.cfg.Logger.WarnContext(ctx, "expired sessions and sign-ins were not removed", "error", err)
+	}
 }
 
 // session finds the viewer of a session; class NotFound for none.

@@ -32,13 +32,14 @@ func (a *App) desk() desk { return desk{a, a.Intake(), newFolds(a.Store)} }
 
 // Repository implements api.Desk.
 func (t desk) Repository(repo string) (string, error) {
+	named := repo
 	if _, err := os.Stat(repo); err == nil {
 		if repo, err = filepath.Abs(repo); err != nil {
 			return "", err
 		}
 	}
 	if !t.a.Config.Serve.Allows(repo) {
-		return "", &task.Error{Class: task.Invalid, Msg: "the repository " + repo + " is none that the API may name", Fix: "add it to serve.repos"}
+		return "", &task.Error{Class: task.Invalid, Msg: "the repository " + named + " is none that the API may name", Fix: "add it to serve.repos"}
 	}
 	return repo, nil
 }
@@ -55,7 +56,7 @@ func (t desk) Create(ctx context.Context, q api.Request) (store.Task, bool, erro
 	}
 	key := ""
 	if q.Key != "" {
-		sum := sha256.Sum256([]byte(q.Key))
+		sum := sha256.Sum256([]byte(q.Repo + "\x00" + q.Key)) // a key of one repository says nothing about another's
 		key = "api-" + hex.EncodeToString(sum[:16])
 		switch old, err := t.a.Store.Tasks(ctx, store.Filter{Key: key, Limit: 1}); {
 		case err != nil:
