@@ -56,7 +56,7 @@ func (f Fault) Wanted() []task.VerdictKind {
 		FlakyTest:   {task.FlakyRepro, task.FlakyFix, task.NotFixed, task.NotReproducing, task.InvalidRed},
 		Regressed:   {task.Regression},
 		Hangs:       {task.NotFixed},
-		HardCoded:   {task.NeedsHuman, task.VerifiedWeak},
+		HardCoded:   {task.NeedsHuman},
 	}[f]
 }
 
