@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"runtime/debug"
 	"time"
@@ -83,7 +84,9 @@ func newRoot(env *kit.Env) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &kit.ExitError{Code: kit.Usage, Err: err} })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return &kit.ExitError{Code: kit.Usage, Err: fmt.Errorf("%w; see `%s --help`", err, c.CommandPath())}
+	})
 	f := root.PersistentFlags()
 	f.StringVar(&env.Dir, "dir", "", "where Daybreak keeps its data (default: the XDG state directory)")
 	f.StringVar(&env.ConfigPath, "config", "", "configuration file")

@@ -47,7 +47,7 @@ func New(base, token string) (*Client, error) {
 		return nil, &task.Error{Class: task.Invalid, Msg: "the token would go to " + u.Host + " in the clear", Fix: "use https"}
 	}
 	if token == "" {
-		return nil, &task.Error{Class: task.Auth, Msg: "no token for " + u.Host, Fix: "set DAYBREAK_TOKEN to one of `daybreak token create` there"}
+		return nil, &task.Error{Class: task.Invalid, Msg: "no token for " + u.Host, Fix: "set DAYBREAK_TOKEN to one of `daybreak token create` there"}
 	}
 	return &Client{base: u.String(), token: token, http: &http.Client{
 		Timeout:       5 * time.Minute,
