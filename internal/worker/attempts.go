@@ -39,13 +39,16 @@ func (r *run) attempts(ctx context.Context, events []event.Event) error {
 	for {
 		if sum := r.j.Summary(); sum.Attempts.Current == nil {
 			enough, err := r.judge(ctx)
-			if err != nil {
-				return err
-			}
-			if enough || len(sum.Attempts.Done) >= sum.Created.Attempts {
+			if err == nil && (enough || len(sum.Attempts.Done) >= sum.Created.Attempts) {
 				return r.choose(ctx, enough)
 			}
-			if err := r.beginAttempt(ctx, len(sum.Attempts.Done)+1); err != nil {
+			if err == nil {
+				err = r.beginAttempt(ctx, len(sum.Attempts.Done)+1)
+			}
+			if overBudget(ctx) && r.proven() {
+				return r.settle(ctx, "")
+			}
+			if err != nil {
 				return err
 			}
 			if events, err = r.cfg.Store.Events(ctx, sum.Task, 0, 0); err != nil {
@@ -54,16 +57,10 @@ func (r *run) attempts(ctx context.Context, events []event.Event) error {
 		}
 		out, err := r.converse(ctx, events)
 		end := context.WithoutCancel(ctx)
-		spent := out.Ending == agent.Exhausted || overBudget(ctx)
+		spent := out.Ending == agent.Exhausted || out.Ending != agent.Accepted && overBudget(ctx)
 		switch {
-		case spent && slices.ContainsFunc(r.j.Summary().Attempts.Done, event.Candidate.Verified):
-			if err := r.endAttempt(end, "exhausted", or(out.Reason, "the budget ran out")); err != nil {
-				return err
-			}
-			if _, err := r.judge(end); err != nil { // a machine's time, not a model's money
-				return err
-			}
-			return r.choose(end, false)
+		case spent && r.proven():
+			return r.settle(ctx, out.Reason)
 		case err != nil && task.ClassOf(err) == task.Invalid && ctx.Err() == nil:
 			out = agent.Outcome{Ending: agent.Stuck, Reason: err.Error()}
 		case err != nil:
@@ -83,6 +80,24 @@ func (r *run) attempts(ctx context.Context, events []event.Event) error {
 			return err
 		}
 	}
+}
+
+// proven reports whether there is a candidate to choose.
+func (r *run) proven() bool {
+	return slices.ContainsFunc(r.j.Summary().Attempts.Done, event.Candidate.Verified)
+}
+
+// settle chooses from what is proven when the budget is used up. Judging costs a machine's time, not
+// a model's money, so the clock that ran out does not end it.
+func (r *run) settle(ctx context.Context, reason string) error {
+	end := context.WithoutCancel(ctx)
+	if err := r.endAttempt(end, "exhausted", or(reason, "the budget ran out")); err != nil {
+		return err
+	}
+	if _, err := r.judge(end); err != nil {
+		return err
+	}
+	return r.choose(end, false)
 }
 
 // overBudget reports a clock that ran out.
