@@ -84,7 +84,7 @@ func frame(h head) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "\"></script></head><body><a class=\"skip\" href=\"#main\">Skip to content</a><header class=\"top\"><a class=\"brand\" href=\"/\"><svg viewBox=\"0 0 24 24\" aria-hidden=\"true\"><path d=\"M2 17h20M5 21h14M12 4v3M4.6 8.6l1.8 1.8M19.4 8.6l-1.8 1.8M6.5 17a5.5 5.5 0 0 1 11 0\"></path></svg> <span>Daybreak</span></a><nav aria-label=\"Main\"><ul><li><a href=\"/\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "\"></script></head><body><a class=\"skip\" href=\"#main\">Skip to content</a><header class=\"top\"><a class=\"brand\" href=\"/\" aria-label=\"Daybreak\"><svg viewBox=\"0 0 24 24\" aria-hidden=\"true\"><path d=\"M2 17h20M5 21h14M12 4v3M4.6 8.6l1.8 1.8M19.4 8.6l-1.8 1.8M6.5 17a5.5 5.5 0 0 1 11 0\"></path></svg> <span>Daybreak</span></a><nav aria-label=\"Main\"><ul><li><a href=\"/\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -74,7 +74,7 @@ func storybookPage(h head, v bookView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "</ol><div class=\"table-wrap\"><table class=\"tasks\"><caption class=\"vh\">Tasks of the storybook</caption> <thead><tr><th scope=\"col\">State</th><th scope=\"col\">Task</th><th scope=\"col\">Verdict</th><th scope=\"col\" class=\"num\">Cost</th><th scope=\"col\" class=\"num\">Age</th><th scope=\"col\">Pull request</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "</ol><div class=\"table-wrap\" tabindex=\"0\"><table class=\"tasks\"><caption class=\"vh\">Tasks of the storybook</caption> <thead><tr><th scope=\"col\">State</th><th scope=\"col\">Task</th><th scope=\"col\">Verdict</th><th scope=\"col\" class=\"num\">Cost</th><th scope=\"col\" class=\"num\">Age</th><th scope=\"col\">Pull request</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -604,7 +604,7 @@ func phaseItem(v verificationView, p task.PhaseRecord) templ.Component {
 			}
 		}
 		if len(p.Runs) > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "<div class=\"table-wrap\"><table class=\"runs\"><caption class=\"vh\">Commands of phase ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "<div class=\"table-wrap\" tabindex=\"0\"><table class=\"runs\"><caption class=\"vh\">Commands of phase ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -869,7 +869,7 @@ func guardSection(g *task.Guard) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 85, "<div class=\"table-wrap\"><table class=\"runs\"><caption class=\"vh\">Probes</caption> <thead><tr><th scope=\"col\">Outcome</th><th scope=\"col\">Where</th><th scope=\"col\">What</th><th scope=\"col\">Noticed by</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 85, "<div class=\"table-wrap\" tabindex=\"0\"><table class=\"runs\"><caption class=\"vh\">Probes</caption> <thead><tr><th scope=\"col\">Outcome</th><th scope=\"col\">Where</th><th scope=\"col\">What</th><th scope=\"col\">Noticed by</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1073,7 +1073,7 @@ func testsTable(v verificationView) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 102, "</p></div><div class=\"table-wrap\"><table class=\"runs tests\"><caption class=\"vh\">Tests on the base and with the change</caption> <thead><tr><th scope=\"col\">Test</th><th scope=\"col\">On the base</th><th scope=\"col\">With the change</th><th scope=\"col\">Note</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 102, "</p></div><div class=\"table-wrap\" tabindex=\"0\"><table class=\"runs tests\"><caption class=\"vh\">Tests on the base and with the change</caption> <thead><tr><th scope=\"col\">Test</th><th scope=\"col\">On the base</th><th scope=\"col\">With the change</th><th scope=\"col\">Note</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
