@@ -23,15 +23,6 @@ func (a *App) keepReady(rt sandbox.Runtime) sandbox.Runtime {
 	return a.ready
 }
 
-// Ready says what the pool of ready sandboxes did and has, for metrics. It is zero where there is
-// none.
-func (a *App) Ready() warm.Stats {
-	if a.ready == nil {
-		return warm.Stats{}
-	}
-	return a.ready.Stats()
-}
-
 // readyDir is a short path of this process's own for sockets. What processes that are gone left
 // there is removed.
 func readyDir(dir string) string {

@@ -122,6 +122,12 @@ func (a *App) fleetNumbers(ctx context.Context) ([]telemetry.Sample, error) {
 		}
 	}
 	out := []telemetry.Sample{{Name: telemetry.QueueNow, Value: float64(waiting)}, {Name: telemetry.LeasesNow, Value: float64(held)}}
+	if a.ready != nil {
+		s := a.ready.Stats()
+		out = append(out, telemetry.Sample{Name: telemetry.ReadyNow, Value: float64(s.Ready)},
+			telemetry.Sample{Name: telemetry.ReadyClaims, Value: float64(s.Claimed), Labels: []string{"handed_out"}},
+			telemetry.Sample{Name: telemetry.ReadyClaims, Value: float64(s.Missed), Labels: []string{"missed"}})
+	}
 	for _, s := range open {
 		out = append(out, telemetry.Sample{Name: telemetry.TasksNow, Value: float64(states[s]), Labels: []string{string(s)}})
 	}

@@ -58,6 +58,9 @@ const (
 	TasksNow  = "daybreak_tasks"
 	QueueNow  = "daybreak_queue_tasks"
 	LeasesNow = "daybreak_leases"
+
+	ReadyNow    = "daybreak_ready_sandboxes"
+	ReadyClaims = "daybreak_ready_sandbox_claims"
 )
 
 // Metrics lists all that there is.
@@ -69,6 +72,8 @@ func Metrics() []Metric {
 		{TasksNow, Gauge, "tasks that are not done, by state", []string{"state"}, nil},
 		{QueueNow, Gauge, "tasks that wait for a worker", nil, nil},
 		{LeasesNow, Gauge, "tasks that a worker holds now", nil, nil},
+		{ReadyNow, Gauge, "sandboxes that wait for a task in this process", nil, nil},
+		{ReadyClaims, Gauge, "sandboxes of a kind that is kept ready that were asked for since this process began", []string{"outcome"}, nil},
 		{Transitions, Counter, "changes of a task's state", []string{"to"}, nil},
 		{Runs, Counter, "runs that began", []string{"resumed"}, nil},
 		{QueueWait, Histogram, "from a task's creation to its first run", nil, long},
