@@ -310,9 +310,12 @@ func TestServe(t *testing.T) {
 			if got := in.wait(t, id); got != task.InReview {
 				t.Errorf("the task is %s", got)
 			}
-			code, again := p.call(t, "POST", "/api/tasks", apiToken, map[string]any{"repo": "elsewhere", "issue": "another", "key": "one"})
+			code, again := p.call(t, "POST", "/api/tasks", apiToken, map[string]any{"repo": filepath.Join(in.dir, "shop"), "issue": "another", "key": "one"})
 			if code != http.StatusOK || again["task"] != string(id) || again["made"] != false {
 				t.Errorf("the same key again: %d %v", code, again)
+			}
+			if code, other := p.call(t, "POST", "/api/tasks", apiToken, map[string]any{"repo": "elsewhere", "issue": "another", "key": "one"}); code != http.StatusUnprocessableEntity {
+				t.Errorf("the key of another repository finds its task: %d %v", code, other)
 			}
 			if code, got := p.call(t, "GET", "/api/tasks/"+string(id), apiToken, nil); code != http.StatusOK || got["state"] != "in_review" || got["verdict"] != "verified" {
 				t.Errorf("%d %v", code, got)
