@@ -158,7 +158,7 @@ func TestClientRefused(t *testing.T) {
 		says          string
 	}{
 		{srv.URL, "wrong", []string{"task", "ls"}, task.Auth, "does not know the token; set DAYBREAK_TOKEN"},
-		{srv.URL, "", []string{"task", "ls"}, task.Auth, "no token"},
+		{srv.URL, "", []string{"task", "ls"}, task.Invalid, "no token"},
 		{srv.URL, token, []string{"task", "stop", id}, task.Auth, "you may not do that"},
 		{srv.URL, token, []string{"task", "approve", id}, task.Auth, "you may not do that"},
 		{srv.URL, "an-operators-token", []string{"task", "approve", id}, task.Conflict, "no change that waits"},
