@@ -25,6 +25,8 @@ type Outcome struct {
 	Cost     task.MicroUSD `json:"cost_micro_usd"`
 	Unpriced bool          `json:"unpriced,omitempty"` // some reply had no known price: it cost more
 	Steps    int           `json:"steps"`
+	Tokens   task.Tokens   `json:"tokens"`
+	Declined string        `json:"declined,omitempty"` // the kind of the agent's honest no, of a task that ended with one
 
 	PullRequest string `json:"pull_request,omitempty"`
 	Merged      bool   `json:"merged"`
@@ -46,7 +48,10 @@ func Of(events []event.Event) (Outcome, error) {
 	}
 	o := Outcome{
 		Task: sum.Task, Repo: sum.Created.Repo, State: sum.State, Created: sum.CreatedAt,
-		Cost: sum.Spent.Cost, Unpriced: sum.Unpriced, Steps: sum.Spent.Steps,
+		Cost: sum.Spent.Cost, Unpriced: sum.Unpriced, Steps: sum.Spent.Steps, Tokens: sum.Spent.Tokens,
+	}
+	if sum.State == task.Declined && sum.Declined != nil {
+		o.Declined = sum.Declined.Kind
 	}
 	for _, e := range events {
 		p, err := event.Decode(e)
@@ -112,24 +117,36 @@ type Totals struct {
 	FollowUps    int                `json:"follow_ups"`   // in all
 	Pushes       int                `json:"human_pushes"` // in all
 
+	Declines map[string]int `json:"declines"` // the declined ones by the agent's reason
+
 	Cost     task.MicroUSD `json:"cost_micro_usd"` // of all tasks
 	Unpriced int           `json:"unpriced"`       // tasks whose cost is not all known
+	Tokens   task.Tokens   `json:"tokens"`         // of all tasks
 
 	OverAll     *float64 `json:"merge_rate_all"`            // merged / tasks; null without tasks
 	OverDecided *float64 `json:"merge_rate_decided"`        // merged / decided; null without any
 	PerMerged   *float64 `json:"usd_per_merged"`            // cost of all tasks / merged; null without any
+	CacheHits   *float64 `json:"cache_hit_rate"`            // of the tokens sent, those read from a cache; null without any
 	MedianPR    int64    `json:"median_to_pull_request_ms"` // 0 without any
+	P90PR       int64    `json:"p90_to_pull_request_ms"`    // nine of ten were there by then; 0 without any
 	MedianMerge int64    `json:"median_to_merge_ms"`        // 0 without any
 }
 
+// Sent is how many tokens went to models, read from a cache or not.
+func (t Totals) Sent() int64 { return t.Tokens.Total() - t.Tokens.Output }
+
 // Sum adds up outcomes as they are at the time now.
 func Sum(name string, now time.Time, os []Outcome) Totals {
-	t := Totals{Name: name, States: map[task.State]int{}}
+	t := Totals{Name: name, States: map[task.State]int{}, Declines: map[string]int{}}
 	var toPR, toMerge []time.Duration
 	for _, o := range os {
 		t.Tasks++
 		t.States[o.State]++
 		t.Cost += o.Cost
+		t.Tokens = t.Tokens.Add(o.Tokens)
+		if o.Declined != "" {
+			t.Declines[o.Declined]++
+		}
 		t.FollowUps += o.FollowUps
 		t.Pushes += o.Pushes
 		count(&t.Unpriced, o.Unpriced)
@@ -152,7 +169,12 @@ func Sum(name string, now time.Time, os []Outcome) Totals {
 		per := t.Cost.USD() / float64(t.Merged)
 		t.PerMerged = &per
 	}
+	if sent := t.Sent(); sent > 0 {
+		hits := float64(t.Tokens.CacheRead) / float64(sent)
+		t.CacheHits = &hits
+	}
 	t.MedianPR, t.MedianMerge = median(toPR).Milliseconds(), median(toMerge).Milliseconds()
+	t.P90PR = rank(toPR, 90).Milliseconds()
 	return t
 }
 
@@ -179,6 +201,15 @@ func median(ds []time.Duration) time.Duration {
 		return (ds[n/2-1] + ds[n/2]) / 2
 	}
 	return ds[len(ds)/2]
+}
+
+// rank is the least of the durations that at least so many of a hundred do not exceed.
+func rank(ds []time.Duration, percent int) time.Duration {
+	if len(ds) == 0 {
+		return 0
+	}
+	slices.Sort(ds)
+	return ds[(len(ds)*percent+99)/100-1]
 }
 
 // Group sorts outcomes into named groups and adds up each, in the order of the names.

@@ -36,6 +36,38 @@ func Grouping(by string) (func(Outcome) string, error) {
 	return nil, &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("--by is %.40q; use repository, week or month", by)}
 }
 
+// Spans names every week or month, as by is, from the first group's to the one of the time now, with
+// none left out: groups are named by when their tasks were made.
+func Spans(by string, groups []Totals, now time.Time) []string {
+	layout, next := "2006-01", func(t time.Time) time.Time { return t.AddDate(0, 1, 0) }
+	if by == "week" {
+		layout, next = time.DateOnly, func(t time.Time) time.Time { return t.AddDate(0, 0, 7) }
+	}
+	if len(groups) == 0 {
+		return nil
+	}
+	at, err := time.Parse(layout, groups[0].Name)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	last := max(groups[len(groups)-1].Name, span(by, now))
+	for name := groups[0].Name; name <= last && len(out) < maxSpans; at, name = next(at), next(at).Format(layout) {
+		out = append(out, name)
+	}
+	return out
+}
+
+// maxSpans bounds what a clock that was wrong once makes of a list of weeks.
+const maxSpans = 4000
+
+func span(by string, at time.Time) string {
+	if by == "week" {
+		return Week(Outcome{Created: at})
+	}
+	return Month(Outcome{Created: at})
+}
+
 // ParseSince reads a day or a time back from now; zero for "". Class Invalid.
 func ParseSince(s string, now time.Time) (time.Time, error) {
 	if s == "" {

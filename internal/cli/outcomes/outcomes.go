@@ -22,6 +22,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/cli/taskview"
 	"github.com/daybreak-agent/daybreak/internal/outcome"
 	"github.com/daybreak-agent/daybreak/internal/store"
+	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
 // maxTasks is how many tasks are looked at, newest first.
@@ -33,7 +34,7 @@ func NewCmd(env *kit.Env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "outcomes", Args: cobra.NoArgs,
-		Short: "What became of the tasks: merge rates, reverts, rework, times and the cost of what was merged",
+		Short: "What became of the tasks: merge rates, reverts, rework, declines, times, cache hits and the cost of what was merged",
 		Long: "Adds up the recorded tasks. A merge rate is over all tasks (those under way as well) and over the ones that a person\n" +
 			"decided by merging or closing. The cost of a merged pull request is that of all tasks, failed, declined and stopped ones\n" +
 			"too, over the merged ones. A revert counts when it came within 30 days of the merge.",
@@ -126,7 +127,9 @@ func Print(w io.Writer, r outcome.Report) error {
 		fmt.Sprintf("merged of decided   %s", rate(t.Merged, t.Decided)),
 		fmt.Sprintf("reverted in 30 days %s; of the merged, %d are older than that", rate(t.Reverted, t.Merged), t.Settled),
 		fmt.Sprintf("reworked            %s pull requests; %d follow-ups, %d pushes by people", rate(t.Reworked, t.PullRequests), t.FollowUps, t.Pushes),
-		fmt.Sprintf("time to pull request %s, to merge %s (medians)", took(t.MedianPR, t.PullRequests), took(t.MedianMerge, t.Merged)),
+		fmt.Sprintf("declined            %s", rate(t.States[task.Declined], t.Tasks)+reasons(t.Declines)),
+		fmt.Sprintf("time to pull request %s in the middle, %s for nine of ten; to merge %s in the middle", took(t.MedianPR, t.PullRequests), took(t.P90PR, t.PullRequests), took(t.MedianMerge, t.Merged)),
+		fmt.Sprintf("cache hits          %s", share(t.CacheHits)+" of the tokens that models were sent"),
 		fmt.Sprintf("cost                %s for all tasks, %s for each merged pull request", t.Cost, perMerged(t)),
 	}
 	if t.Unpriced > 0 {
@@ -153,6 +156,25 @@ func rate(part, whole int) string {
 		return "0 of 0"
 	}
 	return fmt.Sprintf("%d of %d (%.0f%%)", part, whole, 100*float64(part)/float64(whole))
+}
+
+// reasons lists why tasks were declined.
+func reasons(n map[string]int) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(n)) {
+		out = append(out, fmt.Sprintf("%d %s", n[k], taskview.Escape(strings.ReplaceAll(k, "_", " "))))
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(out, ", ")
+}
+
+func share(f *float64) string {
+	if f == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f%%", 100**f)
 }
 
 func perMerged(t outcome.Totals) string {

@@ -27,7 +27,7 @@ func TestCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	record(t, st, "1", "shop/cart", event.ModelResponded{Cost: 1_000_000, Priced: true},
+	record(t, st, "1", "shop/cart", event.ModelResponded{Cost: 1_000_000, Priced: true, Tokens: task.Tokens{Input: 1, CacheRead: 3}},
 		state(task.Queued, task.Preparing), state(task.Preparing, task.Working), state(task.Working, task.Verifying), state(task.Verifying, task.Publishing),
 		event.PullRequestOpened{URL: "https://forge.test/1"}, state(task.Publishing, task.InReview),
 		event.PullRequestEnded{Merged: true, At: now.Add(time.Hour)}, state(task.InReview, task.Merged))
@@ -52,6 +52,7 @@ func TestCommand(t *testing.T) {
 	for _, want := range []string{
 		"merged of all       1 of 2 (50%)", "merged of decided   1 of 1 (100%)", "$4.0000 for all tasks, $4.0000 for each merged", "to merge 1h0m0s",
 		"2: 1 failed, 1 merged", "of the merged, 1 are older",
+		"0s in the middle, 0s for nine of ten", "cache hits          75% of", "declined            0 of 2 (0%)",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in:\n%s", want, text)
