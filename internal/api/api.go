@@ -94,6 +94,7 @@ func (a *API) Routes() []access.Route {
 		r("GET /api/tasks/{id}/blobs/{digest}", a.blob),
 		r("GET /api/tasks/{id}/diff", a.diff),
 		r("GET /api/tasks/{id}/verification", a.verification),
+		r("GET /api/tasks/{id}/evidence", a.evidence),
 		r("POST /api/tasks/{id}/steer", a.steer),
 		r("POST /api/tasks/{id}/answer", a.answer),
 		r("POST /api/tasks/{id}/stop", a.stop),

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -159,6 +160,43 @@ func (a *API) verification(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return answer(w, http.StatusOK, Verification{sum.Task, json.RawMessage(doc), sum.VerifiedAt, sum.VerifiedSeq, sum.VerifiedHash})
+}
+
+// typeEnvelope is the media type of a DSSE envelope.
+const typeEnvelope = "application/vnd.dsse.envelope.v1+json"
+
+// evidence gives out the newest signed account of a verification, as a file: the whole bundle, which
+// `daybreak verify-evidence` checks, or the envelope in it alone for programs that know DSSE.
+func (a *API) evidence(w http.ResponseWriter, r *http.Request) error {
+	_, sum, err := a.fold(r)
+	if err != nil {
+		return err
+	}
+	if sum.Signed == nil {
+		return &task.Error{Class: task.NotFound, Msg: sum.Unsigned()}
+	}
+	s, err := a.load(r.Context(), sum.Signed.Bundle)
+	if err != nil {
+		return err
+	}
+	kind, name := "application/json", string(sum.Task)+".evidence.json"
+	if strings.Contains(r.Header.Get("Accept"), typeEnvelope) {
+		var bundle struct {
+			Attestation json.RawMessage `json:"attestation"`
+		}
+		if err := json.Unmarshal([]byte(s), &bundle); err != nil {
+			return fmt.Errorf("recorded evidence: %w", err)
+		}
+		s, kind, name = string(bundle.Attestation), typeEnvelope, string(sum.Task)+".dsse.json"
+	}
+	h := w.Header()
+	access.Artifact(h, name)
+	h.Set("Content-Type", kind)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Vary", "Accept")
+	h.Set("Content-Length", strconv.Itoa(len(s)))
+	_, _ = w.Write([]byte(s)) // a caller that left cannot be told
+	return nil
 }
 
 func (a *API) fold(r *http.Request) (store.Task, *event.Summary, error) {

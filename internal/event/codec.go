@@ -278,6 +278,8 @@ func newPayload(k Kind) Payload {
 		return &PolicyFound{}
 	case "claim.dropped":
 		return &ClaimDropped{}
+	case "evidence.signed":
+		return &EvidenceSigned{}
 	case "verification.finished":
 		return &VerificationFinished{}
 	case "agent.declined":

@@ -209,7 +209,7 @@ func payloads() []Payload {
 		&Submitted{},
 		&Exported{},
 		&PolicyFound{},
-		&ClaimDropped{},
+		&ClaimDropped{}, &EvidenceSigned{},
 		&VerificationFinished{},
 		&Declined{},
 		&EffectIntended{},

@@ -61,6 +61,7 @@ type Summary struct {
 	AdoptedSeq   int64
 	Findings     []task.Finding    // of policy, in order
 	Dropped      []ClaimDropped    // of the agent's words, in order
+	Signed       *EvidenceSigned   // the newest; of the change under review while a follow-up is at work
 	Effects      map[string]Effect // outside effects by key
 
 	OpenCalls    []ToolStarted             // tool calls without a result, in order
@@ -297,6 +298,8 @@ func (s *Summary) take(seq int64, p Payload) {
 		}
 	case *ClaimDropped:
 		s.Dropped = append(s.Dropped, *p)
+	case *EvidenceSigned:
+		s.Signed = p
 	case *PolicyFound:
 		s.Findings = append(s.Findings, p.Finding)
 	case *WallClocked:

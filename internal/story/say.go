@@ -277,6 +277,8 @@ func sayWork(payload event.Payload) Line {
 		return Line{Tone: tone, What: "policy", Text: Finding(v.Finding)}
 	case *event.ClaimDropped:
 		return Line{Tone: Warn, What: "claim left out", Text: v.Text, Notes: some(v.Why)}
+	case *event.EvidenceSigned:
+		return Line{Tone: Minor, What: "evidence", Text: "signed by key " + v.Key, Notes: some(v.Digest)}
 	case *event.VerificationFinished:
 		tone := Bad
 		if v.Kind.Accepted() {

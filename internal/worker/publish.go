@@ -23,15 +23,20 @@ func (r *run) publish(ctx context.Context) error {
 	if err := r.rebase(ctx); err != nil {
 		return err
 	}
+	verdict, err := r.recordedVerdict(ctx)
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{}
+	signed, err := r.attest(ctx, r.j.Summary(), verdict, files) // whoever is asked to approve can look at it
+	if err != nil {
+		return err
+	}
 	if ended, err := r.hold(ctx); ended || err != nil {
 		return err
 	}
 	r.progress("publish", "writing the pull request")
 	sum := r.j.Summary()
-	verdict, err := r.recordedVerdict(ctx)
-	if err != nil {
-		return err
-	}
 	in, err := r.proposal(ctx, sum, verdict)
 	if err != nil {
 		return err
@@ -42,10 +47,7 @@ func (r *run) publish(ctx context.Context) error {
 	if err := r.checkClaims(ctx, sum, verdict, &in); err != nil {
 		return err
 	}
-	files := map[string][]byte{}
-	if in.Evidence, err = r.attest(ctx, sum, verdict, files); err != nil {
-		return err
-	}
+	in.Evidence = signed
 	title, body := proposal.Compose(in)
 	if o := sum.Created.Origin; o != nil {
 		body += fmt.Sprintf("\n\nFixes #%d\n", o.Number)
@@ -190,7 +192,19 @@ func (r *run) attest(ctx context.Context, sum event.Summary, v task.Verdict, fil
 	}
 	files[proposal.EvidenceFile] = b
 	key, err := r.cfg.Attest.KeyID()
-	return proposal.Evidence{Digest: evidence.Digest(b), Key: key}, err
+	if err != nil {
+		return proposal.Evidence{}, err
+	}
+	e := proposal.Evidence{Digest: evidence.Digest(b), Key: key}
+	if sum.Signed != nil && sum.Signed.Digest == e.Digest {
+		return e, nil
+	}
+	kept, err := r.j.Text(ctx, string(b))
+	if err != nil {
+		return e, err
+	}
+	_, err = r.j.Append(ctx, event.EvidenceSigned{Digest: e.Digest, Key: key, Verification: sum.VerifiedSeq, Bundle: kept})
+	return e, err
 }
 
 // proposal gathers what the pull request says, all of it from the record.

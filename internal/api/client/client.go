@@ -222,6 +222,11 @@ func (c *Client) Diff(ctx context.Context, id task.ID) (string, error) {
 	return string(b), err
 }
 
+// Evidence is the newest signed account of a verification of a task, byte for byte.
+func (c *Client) Evidence(ctx context.Context, id task.ID) ([]byte, error) {
+	return c.do(ctx, http.MethodGet, at(id, "/evidence"), nil)
+}
+
 // Result is what came of a task: the object that `--json` ends with.
 func (c *Client) Result(ctx context.Context, id task.ID) (json.RawMessage, error) {
 	return get[json.RawMessage](ctx, c, at(id, ""), nil)

@@ -31,7 +31,7 @@ import (
 // NewCmd makes the command.
 func NewCmd(env *kit.Env) *cobra.Command {
 	cmd := &cobra.Command{Use: "task", Short: "Look at recorded tasks; steer, stop and approve them"}
-	cmd.AddCommand(list(env), show(env), diff(env), verifyLog(env), export(env), steer(env), stop(env), approve(env), answer(env), budget(env), replayCmd(env))
+	cmd.AddCommand(list(env), show(env), diff(env), evidenceCmd(env), verifyLog(env), export(env), steer(env), stop(env), approve(env), answer(env), budget(env), replayCmd(env))
 	return cmd
 }
 

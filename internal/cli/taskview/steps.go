@@ -122,6 +122,8 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 		p.item(e.Time, "policy: %s", p.finding(v.Finding))
 	case *event.ClaimDropped:
 		p.item(e.Time, "left out of the pull request: %s (%s)", Escape(v.Text), Escape(v.Why))
+	case *event.EvidenceSigned:
+		p.item(e.Time, "evidence: %s, signed by key %s", Escape(v.Digest), Escape(v.Key))
 	case *event.EffectIntended:
 		p.item(e.Time, "%s", p.dim("about to %s", Escape(v.Kind)))
 	case *event.EffectDone:
