@@ -96,7 +96,8 @@ const queuePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'un
 func (a *App) Server(ctx context.Context, ready func(context.Context) error, hub *live.Hub, mail *intake.Intake, storybook bool) (*server.Server, error) {
 	gate := a.Gate()
 	site, err := web.New(web.Config{
-		Source: a.Store, Desk: a.desk(), Gate: gate, Hub: hub, Now: a.Now, Logger: a.opts.Logger, SignOut: true, Storybook: storybook,
+		Source: a.Store, Desk: a.desk(), Gate: gate, Hub: hub, Now: a.Now, Logger: a.opts.Logger,
+		Key: base64.StdEncoding.EncodeToString(a.PublicKey()), SignOut: true, Storybook: storybook,
 	})
 	if err != nil {
 		return nil, err

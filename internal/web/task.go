@@ -48,6 +48,7 @@ type taskView struct {
 	Docs    docs
 	May     may
 	Now     time.Time
+	Signed  *signedView
 	Said    string // what came of the viewer's last word
 	Rows    []stepRow
 	Earlier int   // rows that are not shown
@@ -90,7 +91,7 @@ func (s *Site) view(r *http.Request, t store.Task, b *book) (*taskView, error) {
 	if b.story.Sum.LastSeq == 0 {
 		return nil, access.Gone()
 	}
-	v := &taskView{ID: t.ID, Row: t, Story: b.story, Now: s.cfg.Now()}
+	v := &taskView{ID: t.ID, Row: t, Story: b.story, Now: s.cfg.Now(), Signed: s.signed(t.ID, b.story.Sum.Signed)}
 	switch {
 	case s.book.Has(t.ID): // the forms are shown; they lead nowhere
 		v.May = may{true, true, true}

@@ -27,6 +27,7 @@ type verificationView struct {
 	More     int // tests that are not listed
 	Root     string
 	Seq      int64
+	Signed   *signedView // of this verdict
 }
 
 type attempt struct {
@@ -73,6 +74,9 @@ func (s *Site) verification(w http.ResponseWriter, r *http.Request) error {
 		}
 		if b.story.Sum.VerifiedSeq == v.Seq {
 			v.Root = b.story.Sum.VerifiedHash
+		}
+		if e := b.story.Sum.Signed; e != nil && e.Verification == v.Seq {
+			v.Signed = s.signed(t.ID, e)
 		}
 		return nil
 	})

@@ -51,8 +51,9 @@ type Config struct {
 	Hub       *live.Hub
 	Now       func() time.Time
 	Logger    *slog.Logger
-	SignOut   bool // there is a way to sign out
-	Storybook bool // serve hard states below /storybook/, for development
+	Key       string // verifies evidence of this installation, as `daybreak key` prints it; may be ""
+	SignOut   bool   // there is a way to sign out
+	Storybook bool   // serve hard states below /storybook/, for development
 }
 
 // Site serves the pages. It is safe for concurrent use.

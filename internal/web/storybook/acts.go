@@ -139,6 +139,7 @@ func (l *log) submit(diff string, paths ...string) {
 // verdict ends a verification.
 func (l *log) verdict(v task.Verdict) {
 	l.add(time.Second, event.VerificationFinished{Attempt: 1, Kind: v.Kind, Reason: v.Reason, Document: l.json(v), Millis: 7400})
+	l.verified = int64(len(l.events))
 	l.add(0, event.ToolFinished{Step: l.step, Call: fmt.Sprintf("call_%d_0", l.step), Name: "submit", Result: l.text("Verdict: " + string(v.Kind) + ". " + v.Reason), IsError: !v.Kind.Accepted(), Millis: 7500})
 }
 
@@ -176,6 +177,7 @@ func (l *log) good() task.Verdict {
 
 // publish opens the pull request.
 func (l *log) publish() {
+	l.add(0, event.EvidenceSigned{Digest: "sha256:" + strings.Repeat("5e", 32), Key: "1e33593c2d8cd587", Verification: l.verified, Bundle: l.text("{}\n")})
 	l.add(0, event.EffectIntended{Key: "push", Kind: "push"})
 	l.add(700*time.Millisecond, event.EffectDone{Key: "push", Kind: "push"})
 	l.add(0, event.EffectIntended{Key: "pull_request", Kind: "pull_request"})

@@ -150,13 +150,14 @@ func (b *Book) Blob(_ context.Context, digest string) ([]byte, error) {
 
 // log writes one task's events.
 type log struct {
-	id     task.ID
-	at     time.Time
-	epoch  int64
-	step   int
-	events []event.Event
-	book   *Book
-	err    error
+	id       task.ID
+	at       time.Time
+	epoch    int64
+	step     int
+	verified int64 // seq of the newest verdict
+	events   []event.Event
+	book     *Book
+	err      error
 }
 
 // add appends an event some time after the one before.
