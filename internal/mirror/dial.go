@@ -26,6 +26,7 @@ type client struct {
 	origins map[string]Origin // "https://host:port" → origin
 	hosts   map[string]bool   // "host:port" → may have an internal address
 	resolve Resolver
+	counts  counts
 }
 
 func newClient(cfg Config, strict, plain []Upstream) (*client, error) {
@@ -204,6 +205,7 @@ func (c *client) fetch(ctx context.Context, u *Upstream, address, accept string,
 		if auth := c.origins[originOf(address)].Authorization; auth != "" {
 			req.Header.Set("Authorization", auth)
 		}
+		c.counts.fetching(ctx)
 		res, err := c.rt.RoundTrip(req)
 		if err != nil {
 			return "", "", classify(err)
@@ -217,7 +219,7 @@ func (c *client) fetch(ctx context.Context, u *Upstream, address, accept string,
 			address = next
 			continue
 		}
-		ctype, err := copyBody(res, limit, w)
+		ctype, err := copyBody(res, limit, tally{w, &c.counts.in})
 		return address, ctype, err
 	}
 }

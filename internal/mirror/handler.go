@@ -31,14 +31,19 @@ type answer struct {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt, err := h.accept(r)
 	var a answer
+	ctx, asked := counting(r.Context())
 	if err == nil {
-		a, err = h.m.answer(r.Context(), h.s, rt, r.Header.Get("Accept"))
+		a, err = h.m.answer(ctx, h.s, rt, r.Header.Get("Accept"))
 	}
 	hd := w.Header()
 	hd.Set("X-Content-Type-Options", "nosniff")
 	hd["Date"] = nil
 	switch {
 	case err == nil:
+		h.m.net.counts.served.Add(1)
+		if asked.Load() == 0 {
+			h.m.net.counts.stored.Add(1)
+		}
 		h.send(w, r, a)
 	case errors.Is(err, errNotFound):
 		plain(w, http.StatusNotFound, "not found")
@@ -49,6 +54,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if ref.reason == ReasonUpstream || ref.reason == ReasonDigest || ref.status >= 500 {
 			h.m.cfg.Log.Warn("mirror refused", "task", h.s.cfg.Task, "reason", ref.reason, "name", clip(rt.name), "error", clip(ref.Error()))
 		}
+		h.m.net.counts.refused.Add(1)
 		h.s.refused(rt, ref)
 		hd.Set("X-Refused", string(ref.reason))
 		if ref.reason == ReasonForm || r.ContentLength != 0 || len(r.TransferEncoding) > 0 {
@@ -182,7 +188,9 @@ func (h *handler) send(w http.ResponseWriter, r *http.Request, a answer) {
 		if err := rc.SetWriteDeadline(time.Now().Add(stall)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return
 		}
-		if _, err := io.CopyN(w, src, n); err != nil {
+		done, err := io.CopyN(w, src, n)
+		h.m.net.counts.out.Add(done)
+		if err != nil {
 			return // a short answer under its Content-Length is seen by the client
 		}
 		size -= n

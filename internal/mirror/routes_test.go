@@ -29,13 +29,26 @@ func TestFilesAreServedAndStored(t *testing.T) {
 		if !bytes.Equal(body, r.up.files[upstream].body) {
 			t.Errorf("%s: other bytes than the upstream has", path)
 		}
-		before := len(r.up.requests())
+		before, counted := len(r.up.requests()), r.m.Counts()
 		if again := s.want(path, 200, ""); !bytes.Equal(again, body) {
 			t.Errorf("%s: the second answer differs", path)
 		}
 		if n := len(r.up.requests()) - before; n != 0 {
 			t.Errorf("%s: %d upstream requests for what is stored", path, n)
 		}
+		n := r.m.Counts()
+		counted.Served, counted.Stored, counted.BytesOut = counted.Served+1, counted.Stored+1, counted.BytesOut+int64(len(body))
+		if n != counted {
+			t.Errorf("%s: %+v is counted, want %+v", path, n, counted)
+		}
+	}
+	n := r.m.Counts()
+	s.want("/npm/../secret", 404, "path")
+	if n.Refused++; r.m.Counts() != n {
+		t.Errorf("a refusal: %+v, want %+v", r.m.Counts(), n)
+	}
+	if n.Fetches == 0 || n.Fetches != int64(len(r.up.requests())) || n.BytesIn < n.BytesOut/2 {
+		t.Errorf("%+v of %d requests", n, len(r.up.requests()))
 	}
 }
 

@@ -35,6 +35,7 @@ type Config struct {
 type Keeper struct {
 	cfg Config
 
+	counting sync.Mutex // held while the process is asked what it did
 	asking   sync.Mutex // held while the machine's clients are asked
 	settings *Settings
 
@@ -336,6 +337,32 @@ func (s *Session) Close(ctx context.Context) error {
 		err = errors.Join(err, fmt.Errorf("record what a sandbox asked the registries: %w", s.lost))
 	}
 	return err
+}
+
+// Counts is what the process did since it began; ok is false while none runs.
+func (k *Keeper) Counts(ctx context.Context) (n mirror.Counts, ok bool) {
+	k.counting.Lock()
+	defer k.counting.Unlock()
+	k.mu.Lock()
+	p := k.p
+	k.mu.Unlock()
+	if p == nil {
+		return n, false
+	}
+	select {
+	case <-p.told: // came too late for who asked before
+	default:
+	}
+	if p.c.send(message{Count: &struct{}{}}) != nil {
+		return n, false
+	}
+	select {
+	case n = <-p.told:
+		return n, true
+	case <-p.done:
+	case <-ctx.Done():
+	}
+	return n, false
 }
 
 // tell sends to the process that runs, if one does.

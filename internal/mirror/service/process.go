@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybreak-agent/daybreak/internal/mirror"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
@@ -31,9 +32,10 @@ type process struct {
 	cmd  *exec.Cmd
 	c    *channel
 	pid  int
-	done chan struct{} // it has ended
-	err  error         // how; read after done
-	last string        // line of its standard error; read after done
+	done chan struct{}      // it has ended
+	told chan mirror.Counts // the answer to whoever asked last
+	err  error              // how; read after done
+	last string             // line of its standard error; read after done
 }
 
 func (p *process) why() error {
@@ -105,7 +107,7 @@ func (k *Keeper) start(ctx context.Context, s Settings) (*process, error) {
 	if err = errors.Join(err, ours.Close()); err != nil {
 		return nil, errors.Join(err, theirs.Close())
 	}
-	p := &process{c: &channel{conn: conn.(*net.UnixConn)}, done: make(chan struct{})}
+	p := &process{c: &channel{conn: conn.(*net.UnixConn)}, done: make(chan struct{}), told: make(chan mirror.Counts, 1)}
 	started := make(chan error, 1)
 	go p.run(k, theirs, started)
 	// Once it is started nobody else holds its end: what it leaves ends with it.
@@ -242,6 +244,14 @@ func (k *Keeper) listen(p *process) {
 				k.cfg.Logger.Warn("the mirror's process is ended: what it says cannot be read", "error", err)
 			}
 			break
+		}
+		if m.Counted != nil {
+			select {
+			case <-p.told: // nobody waited for it
+			default:
+			}
+			p.told <- *m.Counted
+			continue
 		}
 		id := int64(0)
 		switch {

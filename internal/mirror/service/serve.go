@@ -112,6 +112,9 @@ func (s *server) serve(ctx context.Context) error {
 			running.Go(func() { s.open(ctx, *m.Open, ls) })
 		case m.Close != nil:
 			s.with(m.Close.Session, func(x *session) { x.cancel() })
+		case m.Count != nil:
+			n := s.m.Counts()
+			s.tell(message{Counted: &n})
 		case m.Answer != nil:
 			s.with(m.Answer.Session, func(x *session) { x.answered(*m.Answer) })
 		default:

@@ -277,6 +277,13 @@ func TestNewNamesWaitForTheRecord(t *testing.T) {
 	if got := strings.Join(r.up.requests(), " "); got != "/fresh /known" {
 		t.Errorf("the registry saw %q", got)
 	}
+	if code, body := get(t, s.Socket, "/npm/known"); code != 200 {
+		t.Errorf("a second time: %d %s", code, body)
+	}
+	n, ok := r.k.Counts(t.Context())
+	if !ok || n.Served != 3 || n.Stored != 1 || n.Refused != 2 || n.Fetches != 2 || n.BytesOut == 0 || n.BytesIn == 0 {
+		t.Errorf("counted: %+v, %v", n, ok)
+	}
 	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -344,6 +351,9 @@ func TestProcessIsStartedAgain(t *testing.T) {
 	r.k.mu.Lock()
 	p := r.k.p
 	r.k.mu.Unlock()
+	if n, ok := r.k.Counts(t.Context()); !ok || n.Served != 1 {
+		t.Errorf("counted: %+v, %v", n, ok)
+	}
 	if err := p.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -426,7 +436,7 @@ func TestSweep(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, s := range []string{`{"asked":{"session":1,"n":2,"waits":true,"entry":{"name":"x"}}}`, `{"open":{"session":1,"about":{"task":"t"}}}`, `{"answer":{}}`, `{}`, `{"ready":{},"closed":{}}`} {
+	for _, s := range []string{`{"asked":{"session":1,"n":2,"waits":true,"entry":{"name":"x"}}}`, `{"open":{"session":1,"about":{"task":"t"}}}`, `{"answer":{}}`, `{"count":{}}`, `{"counted":{"served":1}}`, `{}`, `{"ready":{},"closed":{}}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -434,7 +444,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil && strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q", err)
 		}
-		if err == nil && m.Asked == nil && m.Open == nil && m.Answer == nil && m.Close == nil && m.Closed == nil && m.Ready == nil && m.Opened == nil && m.Confine == nil && m.Configure == nil {
+		if err == nil && m.Asked == nil && m.Open == nil && m.Answer == nil && m.Close == nil && m.Closed == nil && m.Ready == nil && m.Opened == nil && m.Confine == nil && m.Configure == nil && m.Count == nil && m.Counted == nil {
 			t.Error("a message that says nothing was taken")
 		}
 	})

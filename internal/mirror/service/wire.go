@@ -39,11 +39,14 @@ type message struct {
 	Open      *opening     `json:"open,omitempty"`
 	Close     *sessionName `json:"close,omitempty"`
 	Answer    *answer      `json:"answer,omitempty"`
+	Count     *struct{}    `json:"count,omitempty"`
 	// from it
 	Ready  *ready       `json:"ready,omitempty"`
 	Opened *opened      `json:"opened,omitempty"`
 	Closed *sessionName `json:"closed,omitempty"`
 	Asked  *asked       `json:"asked,omitempty"`
+	// Counted is the answer to Count.
+	Counted *mirror.Counts `json:"counted,omitempty"`
 }
 
 // opening starts a session on the one or two listeners that come with it: the routes, then the
@@ -182,7 +185,7 @@ func decode(b []byte) (message, error) {
 		return message{}, errors.New("a message that is no JSON of the expected form")
 	}
 	n := 0
-	for _, there := range []bool{m.Confine != nil, m.Configure != nil, m.Open != nil, m.Close != nil, m.Answer != nil, m.Ready != nil, m.Opened != nil, m.Closed != nil, m.Asked != nil} {
+	for _, there := range []bool{m.Confine != nil, m.Configure != nil, m.Open != nil, m.Close != nil, m.Answer != nil, m.Ready != nil, m.Opened != nil, m.Closed != nil, m.Asked != nil, m.Count != nil, m.Counted != nil} {
 		if there {
 			n++
 		}

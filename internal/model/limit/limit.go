@@ -138,3 +138,30 @@ func (l *Limiter) Seen(ctx context.Context, status int, h http.Header) {
 		l.cfg.Logger.WarnContext(ctx, "the shared rate limit cannot be written", "limit", l.cfg.Key, "error", err)
 	}
 }
+
+// Left is one limit of a provider, with what is left of it.
+type Left struct {
+	Name   string  // "requests", "tokens" (input and output together), "input", "output"
+	Limit  float64 // at most
+	Left   float64 // now
+	Minute float64 // refilled in a minute
+}
+
+// Known is what a limiter keeps under its key: the limits that the provider told, refilled up to now,
+// and, if it said so, before when no call may be sent.
+func Known(value []byte, now time.Time) (all []Left, blocked time.Time) {
+	s := parse(value)
+	for _, m := range []struct {
+		name string
+		*meter
+	}{{"requests", &s.Requests}, {"tokens", &s.Tokens}, {"input", &s.Input}, {"output", &s.Output}} {
+		if m.Limit > 0 {
+			m.at(now)
+			all = append(all, Left{m.name, m.Limit, m.Left, m.Rate * 60})
+		}
+	}
+	if s.Blocked.After(now) {
+		blocked = s.Blocked
+	}
+	return all, blocked
+}

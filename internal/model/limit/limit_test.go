@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -225,4 +226,31 @@ func FuzzHeaders(f *testing.F) {
 			t.Fatalf("%+v came back as %+v", s, back)
 		}
 	})
+}
+
+// TestKnown: what is left is refilled up to now, and what cannot be read is not known.
+func TestKnown(t *testing.T) {
+	now := time.Date(2026, 3, 2, 6, 0, 0, 0, time.UTC)
+	m := &memory{values: map[string][]byte{}}
+	l := New(Config{Key: "k", State: m, Now: func() time.Time { return now }, Rand: func() float64 { return 0 }, Logger: slog.New(slog.DiscardHandler)})
+	h := http.Header{}
+	for k, v := range map[string]string{"requests-limit": "60", "requests-remaining": "0", "input-tokens-limit": "1200", "input-tokens-remaining": "1100"} {
+		h.Set("anthropic-ratelimit-"+k, v)
+	}
+	h.Set("Retry-After", "20")
+	l.Seen(t.Context(), http.StatusTooManyRequests, h)
+	at := now.Add(10 * time.Second)
+	got, blocked := Known(m.values["k"], at)
+	want := []Left{{"requests", 60, 10, 60}, {"input", 1200, 1200, 1200}}
+	if !slices.Equal(got, want) || !blocked.Equal(now.Add(20*time.Second)) {
+		t.Errorf("%+v, not before %s", got, blocked)
+	}
+	if _, blocked := Known(m.values["k"], now.Add(time.Minute)); !blocked.IsZero() {
+		t.Error("what is over still blocks")
+	}
+	for _, bad := range []string{"", "{", `{"requests": 3}`, "null"} {
+		if got, blocked := Known([]byte(bad), now); len(got) > 0 || !blocked.IsZero() {
+			t.Errorf("%q: %v %v", bad, got, blocked)
+		}
+	}
 }

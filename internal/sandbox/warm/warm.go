@@ -45,6 +45,15 @@ type Stats struct {
 	Missed    int           // asked for, of a kind that is kept ready, while none was
 	Discarded int           // ended without having been handed out
 	Refill    time.Duration // that starting one takes: a moving average
+	Kinds     []KindStats   // that were asked for lately, by who asked last
+}
+
+// KindStats is what a pool did for one specification since it was first asked for.
+type KindStats struct {
+	Task                   string // that asked last
+	Asked                  time.Time
+	Ready, Claimed, Missed int
+	Refill                 time.Duration
 }
 
 // Pool implements [sandbox.Runtime].
@@ -69,6 +78,7 @@ type kind struct {
 	spec  sandbox.Spec
 	ready []*box
 	asked []time.Time // lately, oldest first
+	stats KindStats
 	// broken says that starting one failed: nobody tries again before the next is asked for.
 	broken bool
 }
@@ -118,7 +128,7 @@ func (p *Pool) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, e
 	for b := p.claim(key, rough, spec); b != nil; b = p.again(key) {
 		err := b.give(ctx, spec)
 		if err == nil {
-			p.count(func(s *Stats) { s.Claimed++ })
+			p.count(key, func(s *Stats, k *KindStats) { s.Claimed, k.Claimed = s.Claimed+1, k.Claimed+1 })
 			b.info.Ready = p.cfg.Now().Sub(began)
 			return b, nil
 		}
@@ -128,10 +138,10 @@ func (p *Pool) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, e
 			return nil, context.Cause(ctx)
 		}
 	}
-	p.count(func(s *Stats) { s.Missed++ })
+	p.count(key, func(s *Stats, k *KindStats) { s.Missed, k.Missed = s.Missed+1, k.Missed+1 })
 	box, err := p.cfg.Runtime.Start(ctx, spec)
 	if err == nil {
-		p.took(p.cfg.Now().Sub(began))
+		p.took(key, p.cfg.Now().Sub(began))
 	}
 	return box, err
 }
@@ -155,6 +165,7 @@ func (p *Pool) claim(key, rough string, spec sandbox.Spec) *box {
 		p.kinds[key] = k
 	}
 	k.asked, k.broken = append(k.asked, now), false
+	k.stats.Task, k.stats.Asked = spec.Task, now
 	p.nudge()
 	return k.pop()
 }
@@ -184,19 +195,26 @@ func (p *Pool) nudge() {
 	}
 }
 
-func (p *Pool) count(f func(*Stats)) {
+// count changes the statistics of the pool and of one kind; of none when it is no longer kept.
+func (p *Pool) count(key string, f func(*Stats, *KindStats)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	f(&p.stats)
+	k := &KindStats{}
+	if kind := p.kinds[key]; kind != nil {
+		k = &kind.stats
+	}
+	f(&p.stats, k)
 }
 
-// took keeps the average of how long a start takes.
-func (p *Pool) took(d time.Duration) {
-	p.count(func(s *Stats) {
-		if s.Refill == 0 {
-			s.Refill = d
+// took keeps the averages of how long a start takes.
+func (p *Pool) took(key string, d time.Duration) {
+	p.count(key, func(s *Stats, k *KindStats) {
+		for _, avg := range []*time.Duration{&s.Refill, &k.Refill} {
+			if *avg == 0 {
+				*avg = d
+			}
+			*avg += (d - *avg) / 4
 		}
-		s.Refill += (d - s.Refill) / 4
 	})
 }
 
@@ -206,11 +224,15 @@ func (p *Pool) Stats() Stats {
 	defer p.mu.Unlock()
 	s := p.stats
 	for _, k := range p.kinds {
+		ks := k.stats
 		for _, b := range k.ready {
+			ks.Ready++
 			s.Ready++
 			s.Memory += b.memory
 		}
+		s.Kinds = append(s.Kinds, ks)
 	}
+	slices.SortFunc(s.Kinds, func(a, b KindStats) int { return b.Asked.Compare(a.Asked) })
 	return s
 }
 
@@ -266,7 +288,7 @@ func (p *Pool) balance(ctx context.Context) {
 		if !ok {
 			return
 		}
-		b, err := p.make(ctx, spec)
+		b, err := p.make(ctx, key, spec)
 		if !p.put(key, b, err) && b != nil {
 			_ = p.discard(context.WithoutCancel(ctx), b)
 		}
@@ -371,7 +393,7 @@ func guess(memory int64, n int) int64 {
 }
 
 // make starts one.
-func (p *Pool) make(ctx context.Context, spec sandbox.Spec) (*box, error) {
+func (p *Pool) make(ctx context.Context, key string, spec sandbox.Spec) (*box, error) {
 	began := p.cfg.Now()
 	release := func() {}
 	if p.cfg.Hold != nil {
@@ -399,7 +421,7 @@ func (p *Pool) make(ctx context.Context, spec sandbox.Spec) (*box, error) {
 	if b.memory, err = b.Ready.Held(); err != nil {
 		b.memory = 32 << 20 // more than one takes
 	}
-	p.took(p.cfg.Now().Sub(began))
+	p.took(key, p.cfg.Now().Sub(began))
 	return b, nil
 }
 
@@ -423,7 +445,7 @@ func (p *Pool) put(key string, b *box, err error) bool {
 }
 
 func (p *Pool) discard(ctx context.Context, b *box) error {
-	p.count(func(s *Stats) { s.Discarded++ })
+	p.count("", func(s *Stats, _ *KindStats) { s.Discarded++ })
 	err := b.Destroy(ctx)
 	if err != nil {
 		p.cfg.Logger.ErrorContext(ctx, "a ready sandbox could not be ended", "id", b.Handle().ID, "error", err)

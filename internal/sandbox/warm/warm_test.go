@@ -164,16 +164,25 @@ func TestTheSecondIsReady(t *testing.T) {
 		if s.Claimed != 1 || s.Missed != 1 || s.Refill != time.Second {
 			t.Errorf("%+v", s)
 		}
+		other := spec
+		other.Task, other.Env = "t3", []string{"A=2"}
+		time.Sleep(time.Second)
+		l.start(t, other)
+		k := l.Stats().Kinds
+		if len(k) != 2 || k[0].Task != "t3" || k[0].Missed != 1 || k[0].Claimed != 0 || k[1].Task != "t2" || k[1].Missed != 1 || k[1].Claimed != 1 || k[1].Refill != time.Second ||
+			!k[0].Asked.After(k[1].Asked) {
+			t.Errorf("%+v", k)
+		}
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if s := l.Stats(); s.Ready != 1 || s.Memory != 10 {
-			t.Errorf("the next is not ready: %+v", s)
+		if s := l.Stats(); s.Ready != 2 || s.Memory != 20 || s.Kinds[0].Ready != 1 || s.Kinds[1].Ready != 1 {
+			t.Errorf("the next ones are not ready: %+v", s)
 		}
 		if err := b.Destroy(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if l.holds != 1 {
-			t.Errorf("%d holds: the ready one has one", l.holds)
+		if l.holds != 2 {
+			t.Errorf("%d holds: each ready one has one", l.holds)
 		}
 	})
 }
