@@ -28,9 +28,11 @@ type GuardConfig struct {
 	Access   store.Access
 	// SignIn shows the page of signing in; may be nil for a plain one.
 	SignIn func(w http.ResponseWriter, r *http.Request, s SignIn)
-	Now    func() time.Time
-	Rand   io.Reader // may be nil
-	Logger *slog.Logger
+	// Refused shows the page of a refusal where people look; may be nil for a problem everywhere.
+	Refused func(w http.ResponseWriter, r *http.Request, code int, say string)
+	Now     func() time.Time
+	Rand    io.Reader // may be nil
+	Logger  *slog.Logger
 }
 
 // Guard stands before every route.
@@ -84,11 +86,11 @@ func (g *Guard) Wrap(p Policy, h http.Handler) http.Handler {
 			return
 		}
 		if !g.ours(r.Host) {
-			Refuse(w, http.StatusMisdirectedRequest, "this server has no such name; the operator may add it to serve.hosts")
+			g.refuse(w, r, p, http.StatusMisdirectedRequest, "this server has no such name; the operator may add it to serve.hosts")
 			return
 		}
 		if why := g.foreign(p, r); why != "" {
-			Refuse(w, http.StatusForbidden, why)
+			g.refuse(w, r, p, http.StatusForbidden, why)
 			return
 		}
 		if p == Open {
@@ -100,31 +102,63 @@ func (g *Guard) Wrap(p Policy, h http.Handler) http.Handler {
 		case err != nil && task.ClassOf(err) != task.NotFound:
 			g.cfg.Logger.ErrorContext(r.Context(), "nobody can be recognised now", "error", err)
 			w.Header().Set("Retry-After", "10")
-			Refuse(w, http.StatusServiceUnavailable, "it cannot be found out who you are now; try again")
+			g.refuse(w, r, p, http.StatusServiceUnavailable, "it cannot be found out who you are now; try again")
 			return
 		case err != nil:
 			g.unknown(w, r, p)
 			return
+		}
+		r = r.WithContext(With(r.Context(), v))
+		switch {
 		case byCookie && !safe(r.Method) && r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "":
-			Refuse(w, http.StatusForbidden, "a request with a session must say where it comes from: Origin is missing")
-			return
+			g.refuse(w, r, p, http.StatusForbidden, "a request with a session must say where it comes from: Origin is missing")
 		case p == Operators && !v.Operates():
-			Refuse(w, http.StatusNotFound, "no such page")
-			return
-		}
-		if p == API && !isJSON(r) {
+			g.refuse(w, r, p, http.StatusNotFound, "no such page")
+		case p == API && !isJSON(r):
 			Refuse(w, http.StatusUnsupportedMediaType, "the body must be application/json")
-			return
+		default:
+			h.ServeHTTP(w, r)
 		}
-		h.ServeHTTP(w, r.WithContext(With(r.Context(), v)))
 	})
+}
+
+// Lost answers what no route is for: code is 404 or 405. A viewer who can be recognised is, so that
+// the page is theirs.
+func (g *Guard) Lost(w http.ResponseWriter, r *http.Request, code int) {
+	g.Wrap(Open, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		say := "no such page"
+		if code == http.StatusMethodNotAllowed {
+			say = "this address does not take " + r.Method
+		}
+		if v, _, err := g.who(r); err == nil {
+			r = r.WithContext(With(r.Context(), v))
+		}
+		g.refuse(w, r, Open, code, say)
+	})).ServeHTTP(w, r)
+}
+
+// Harden sets the headers of every answer before anything else does.
+func (g *Guard) Harden(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		setHeaders(w.Header(), g.secure)
+		h.ServeHTTP(w, r)
+	})
+}
+
+// refuse answers with a page where people look, with a problem for programs.
+func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, p Policy, code int, say string) {
+	if g.cfg.Refused == nil || p == API || r.Header.Get("Authorization") != "" {
+		Refuse(w, code, say)
+		return
+	}
+	g.cfg.Refused(w, r, code, say)
 }
 
 // unknown answers somebody who did not show who they are.
 func (g *Guard) unknown(w http.ResponseWriter, r *http.Request, p Policy) {
 	if p == API || r.Header.Get("Authorization") != "" || !safe(r.Method) {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="daybreak"`)
-		Refuse(w, http.StatusUnauthorized, "a valid token or session is needed: Authorization: Bearer …")
+		g.refuse(w, r, p, http.StatusUnauthorized, "a valid token or session is needed: Authorization: Bearer …")
 		return
 	}
 	http.Redirect(w, r, PathSignIn+"?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)

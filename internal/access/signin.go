@@ -35,7 +35,7 @@ func (g *Guard) Routes() []Route {
 // link exchanges a one-time link for a session.
 func (g *Guard) link(w http.ResponseWriter, r *http.Request) {
 	if strings.Contains(r.Header.Get("Sec-Purpose"), "prefetch") || r.Header.Get("Purpose") == "prefetch" || r.Method == http.MethodHead {
-		Refuse(w, http.StatusForbidden, "a sign-in link is opened by a person") // and is not used up by a browser that looks ahead
+		g.refuse(w, r, Open, http.StatusForbidden, "a sign-in link is opened by a person") // and is not used up by a browser that looks ahead
 		return
 	}
 	grant, err := g.cfg.Access.TakeGrant(r.Context(), kindLink, hashOf(r.URL.Query().Get("token")), g.cfg.Now())

@@ -31,9 +31,9 @@ func (a *App) Access() (store.Access, error) {
 	return acc, nil
 }
 
-// Guard stands before every route of the service. signIn shows the page of signing in; nil is for
-// a plain one.
-func (a *App) Guard(signIn func(http.ResponseWriter, *http.Request, access.SignIn)) (*access.Guard, error) {
+// Guard stands before every route of the service. pages shows those of signing in and of refusals;
+// nil is for plain ones.
+func (a *App) Guard(pages *web.Site) (*access.Guard, error) {
 	acc, err := a.Access()
 	if err != nil {
 		return nil, err
@@ -44,7 +44,10 @@ func (a *App) Guard(signIn func(http.ResponseWriter, *http.Request, access.SignI
 	}
 	c := a.Config.Serve
 	cfg := access.GuardConfig{
-		Operator: token, URL: c.URL, Hosts: c.Hosts, Session: c.Session, Access: acc, SignIn: signIn, Now: a.Now, Rand: a.opts.Rand, Logger: a.opts.Logger,
+		Operator: token, URL: c.URL, Hosts: c.Hosts, Session: c.Session, Access: acc, Now: a.Now, Rand: a.opts.Rand, Logger: a.opts.Logger,
+	}
+	if pages != nil {
+		cfg.SignIn, cfg.Refused = pages.SignIn, pages.Refused
 	}
 	if o := c.OIDC; o != nil {
 		secret, err := o.Secret(a.opts.Getenv)
@@ -102,7 +105,7 @@ func (a *App) Server(ctx context.Context, ready func(context.Context) error, hub
 	if err != nil {
 		return nil, err
 	}
-	guard, err := a.Guard(site.SignIn)
+	guard, err := a.Guard(site)
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +132,11 @@ func (a *App) Server(ctx context.Context, ready func(context.Context) error, hub
 		}
 		s.Mount(access.Route{Pattern: "/queue/", Policy: access.Operators, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Security-Policy", queuePolicy)
+			if r.Method != http.MethodGet && r.Method != http.MethodHead {
+				w.Header().Set("Allow", "GET, HEAD")
+				site.Refused(w, r, http.StatusMethodNotAllowed, "the queue's pages only show; daybreak task stop ends a task")
+				return
+			}
 			pages.ServeHTTP(w, r)
 		})})
 	}

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -26,24 +25,7 @@ func TestRoutes_WEB05(t *testing.T) {
 		c.Serve.URL = "https://daybreak.example"
 		c.Serve.OIDC = &config.OIDC{Issuer: "https://id.example", ClientID: "x"}
 	})
-	d, err := a.Dispatcher(0, make(chan struct{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = d.Stop(context.Background()) })
-	mail, err := a.Mail()
-	if err != nil {
-		t.Fatal(err)
-	}
-	hub := a.Hub()
-	t.Cleanup(hub.Close)
-	s, err := a.Server(t.Context(), func(context.Context) error { return nil }, hub, mail, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := serverOf(t, a)
 	var public []string
 	for _, r := range s.Routes() {
 		method, path, ok := strings.Cut(r.Pattern, " ")

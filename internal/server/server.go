@@ -1,7 +1,8 @@
 // Package server is the service's HTTP side: the listener, the routes that others mount with what
 // each asks of a request, and what an orchestrator asks about the process.
 //
-// Invariants: no route without a policy, and the policy stands before its handler; a connection
+// Invariants: no route without a policy, and the policy stands before its handler; no answer without
+// the guard's headers, also where no route is; a connection
 // has limits on its head, its body's time and its idling; a request at work is answered before
 // the server ends.
 package server
@@ -59,11 +60,40 @@ func (s *Server) Routes() []access.Route { return s.routes }
 
 // Handler is the server as a handler, for tests.
 func (s *Server) Handler() http.Handler {
+	h := s.cfg.Guard.Harden(http.HandlerFunc(s.route))
 	if s.cfg.Around != nil {
-		return s.cfg.Around(s.mux)
+		return s.cfg.Around(h)
 	}
-	return s.mux
+	return h
 }
+
+// route finds the route. What none is for is the guard's to answer, and not the mux's, whose
+// answers are no pages of ours.
+func (s *Server) route(w http.ResponseWriter, r *http.Request) {
+	none, pattern := s.mux.Handler(r)
+	if pattern != "" {
+		s.mux.ServeHTTP(w, r)
+		return
+	}
+	said := &silent{header: http.Header{}, code: http.StatusNotFound}
+	none.ServeHTTP(said, r)
+	if said.code != http.StatusMethodNotAllowed {
+		said.code = http.StatusNotFound
+	} else if allow := said.header.Get("Allow"); allow != "" {
+		w.Header().Set("Allow", allow)
+	}
+	s.cfg.Guard.Lost(w, r, said.code)
+}
+
+// silent takes an answer that nobody gets.
+type silent struct {
+	header http.Header
+	code   int
+}
+
+func (s *silent) Header() http.Header         { return s.header }
+func (s *silent) WriteHeader(code int)        { s.code = code }
+func (s *silent) Write(b []byte) (int, error) { return len(b), nil }
 
 // The limits of a connection. A body of 9 MiB over a slow line fits; a live stream takes its own
 // limits off.

@@ -31,7 +31,7 @@ const themeCookie = "daybreak_theme"
 
 func (s *Site) head(r *http.Request, title, nav string) head {
 	h := head{
-		Title: title, Nav: nav, Path: r.URL.RequestURI(), Viewer: viewer(r).Name, SignOut: s.cfg.SignOut,
+		Title: title, Nav: nav, Path: r.URL.RequestURI(), Viewer: viewer(r).Name, SignOut: s.cfg.SignOut && viewer(r).Name != "",
 		CSS: s.assets.path("app.css"), JS: s.assets.path("app.js"), Book: s.cfg.Storybook, Now: s.cfg.Now(),
 	}
 	if c, err := r.Cookie(themeCookie); err == nil && (c.Value == "dark" || c.Value == "light") {

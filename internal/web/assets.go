@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"path"
 	"strings"
+
+	"github.com/daybreak-agent/daybreak/internal/access"
 )
 
 //go:embed static
@@ -57,11 +59,10 @@ func loadAssets() (*assets, error) {
 
 func (a *assets) path(name string) string { return a.names[name] }
 
-func (a *assets) serve(w http.ResponseWriter, r *http.Request) {
+func (a *assets) serve(w http.ResponseWriter, r *http.Request) error {
 	f := a.byName[r.PathValue("name")]
 	if f == nil {
-		http.NotFound(w, r)
-		return
+		return access.Gone()
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "public, max-age=31536000, immutable")
@@ -70,9 +71,10 @@ func (a *assets) serve(w http.ResponseWriter, r *http.Request) {
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		h.Set("Content-Encoding", "gzip")
 		_, _ = w.Write(f.gzip)
-		return
+		return nil
 	}
 	_, _ = w.Write(f.plain)
+	return nil
 }
 
 func (a *assets) icon(w http.ResponseWriter, r *http.Request) {

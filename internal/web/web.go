@@ -90,7 +90,7 @@ func (s *Site) Routes() []access.Route {
 		return access.Route{Pattern: pattern, Policy: access.Page, Handler: s.handle(h)}
 	}
 	out := []access.Route{
-		{Pattern: "GET /static/{name}", Policy: access.Open, Handler: http.HandlerFunc(s.assets.serve)},
+		{Pattern: "GET /static/{name}", Policy: access.Open, Handler: s.handle(s.assets.serve)},
 		{Pattern: "GET /favicon.ico", Policy: access.Open, Handler: http.HandlerFunc(s.assets.icon)},
 		{Pattern: "POST /theme", Policy: access.Open, Handler: s.handle(s.setTheme)},
 		page("GET /{$}", s.tasks),
@@ -161,12 +161,36 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if code >= 500 {
 		s.cfg.Logger.ErrorContext(r.Context(), "page failed", "path", r.URL.Path, "error", err)
 	}
+	s.sorry(w, r, code, title, say)
+}
+
+func (s *Site) sorry(w http.ResponseWriter, r *http.Request, code int, title, say string) {
+	w.Header().Del("Content-Encoding")
 	if wantsText(r) {
-		http.Error(w, say, code)
+		s.send(w, r, code, "text/plain; charset=utf-8", []byte(say+"\n"))
 		return
 	}
-	w.Header().Del("Content-Encoding")
-	s.write(w, r, code, errorPage(s.head(r, title, ""), code, title, say))
+	h := s.head(r, title, "")
+	h.Path = "/" // what was asked for is nowhere to go back to
+	s.write(w, r, code, errorPage(h, code, title, say))
+}
+
+// Refused shows what the guard says of a request that it refuses.
+func (s *Site) Refused(w http.ResponseWriter, r *http.Request, code int, say string) {
+	title := map[int]string{
+		http.StatusUnauthorized: "Sign in first", http.StatusForbidden: "Refused", http.StatusNotFound: "Not here", http.StatusMethodNotAllowed: "Not in this way",
+		http.StatusMisdirectedRequest: "Not this server", http.StatusServiceUnavailable: "Not now",
+	}[code]
+	if title == "" {
+		title = http.StatusText(code)
+	}
+	switch code {
+	case http.StatusNotFound:
+		say = "There is no such page, or it is not yours to see"
+	case http.StatusUnauthorized:
+		say = "Nobody is signed in here, so nothing was done. Sign in and send it again"
+	}
+	s.sorry(w, r, code, title, sentence(say)+".")
 }
 
 func wantsText(r *http.Request) bool { return r.Header.Get("Accept") == "text/plain" }
