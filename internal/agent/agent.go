@@ -38,6 +38,7 @@ type Log interface {
 // Signal is a person's word waiting for the task.
 type Signal struct {
 	ID, Kind, Who, Text string // Kind: "stop", or "steer", "note" and "answer", which are for the agent
+	At                  time.Time
 }
 
 // Redactor masks secrets before a text is stored. It returns the text and the number of

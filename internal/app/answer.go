@@ -34,5 +34,9 @@ func (a *App) Answer(ctx context.Context, id task.ID, who, text string) error {
 	if text, _ = policy.CleanText(text); strings.TrimSpace(text) == "" {
 		return &task.Error{Class: task.Invalid, Msg: "an answer says something"}
 	}
-	return a.Store.Signal(ctx, store.Signal{ID: ulid.Make().String(), Task: id, Kind: store.Answer, Who: who, Text: text, At: a.Now()})
+	at := a.Now()
+	if at.Before(sum.AskedAt) { // by another machine's clock
+		at = sum.AskedAt
+	}
+	return a.Store.Signal(ctx, store.Signal{ID: ulid.Make().String(), Task: id, Kind: store.Answer, Who: who, Text: text, At: at})
 }

@@ -44,9 +44,11 @@ type Summary struct {
 	AgentSandbox *SandboxStarted // the newest sandbox that the agent had
 	AgentTouched bool            // a tool call has begun since it was started
 	Held         *PublicationHeld
+	HeldAt       time.Time
 	Moved        *TargetMoved
 	Approved     *PublicationApproved
 	Asked        *QuestionAsked
+	AskedAt      time.Time
 	Answered     *QuestionAnswered
 	Rebased      *Rebased      // nil while the change stands on the base that the task began with
 	Undone       *RebaseUndone // the newest rebase did not work out
@@ -109,6 +111,15 @@ func (s *Summary) Waits() bool {
 // Parked reports whether the task rests until a person answers the agent's question.
 func (s *Summary) Parked() bool {
 	return !s.State.Done() && s.Asked != nil && (s.Answered == nil || s.Answered.N < s.Asked.N)
+}
+
+// clockSlack is how far the clock of who tells us of a word may be behind the one of the log.
+const clockSlack = 30 * time.Second
+
+// Answers reports whether a word of that time can be the answer to the question that the task rests
+// with: a word of before it is one like any other.
+func (s *Summary) Answers(at time.Time) bool {
+	return s.Parked() && !at.Before(s.AskedAt.Add(-clockSlack))
 }
 
 // Rebasing reports whether the change was put on a new base and is not proven there yet.
@@ -181,8 +192,13 @@ func (s *Summary) Next(e Event) (Payload, error) {
 	s.State = state
 	s.LastSeq, s.LastHash, s.Epoch, s.UpdatedAt = e.Seq, e.Hash, e.Epoch, e.Time
 	s.take(e.Seq, p)
-	if _, ok := p.(*VerificationFinished); ok {
+	switch p.(type) {
+	case *VerificationFinished:
 		s.VerifiedAt, s.VerifiedSeq, s.VerifiedHash = e.Time, e.Seq, e.Hash
+	case *PublicationHeld:
+		s.HeldAt = e.Time
+	case *QuestionAsked:
+		s.AskedAt = e.Time
 	}
 	return p, nil
 }
@@ -234,6 +250,10 @@ func (s *Summary) take(seq int64, p Payload) {
 		if p.From == task.InReview && p.To == task.Working { // what was proven is not what comes next
 			s.Submitted, s.Exported, s.Verification, s.Declined = nil, nil, nil, nil
 			s.Held, s.Approved, s.Moved, s.Undone, s.Rebases, s.Adopted = nil, nil, nil, nil, 0, nil
+			s.VerifiedAt, s.VerifiedSeq, s.VerifiedHash = time.Time{}, 0, ""
+		}
+		if p.From == task.Exhausted && p.To == task.Working { // the agent goes on, and changes what was proven
+			s.Submitted, s.Exported, s.Verification, s.Declined = nil, nil, nil, nil
 			s.VerifiedAt, s.VerifiedSeq, s.VerifiedHash = time.Time{}, 0, ""
 		}
 	case *SnapshotReady:

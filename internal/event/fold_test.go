@@ -210,6 +210,17 @@ func TestFollowUpStartsAnew(t *testing.T) {
 	}
 }
 
+// TestARaisedBudgetStartsAnew: what was proven before the budget ran out is not what the agent makes
+// with more of it.
+func TestARaisedBudgetStartsAnew(t *testing.T) {
+	s, err := Fold(testLog(t, TaskCreated{}, StateChanged{From: task.Queued, To: task.Preparing}, StateChanged{From: task.Preparing, To: task.Working},
+		Submitted{Title: "one"}, StateChanged{From: task.Working, To: task.Verifying}, Exported{Tree: "t"}, WorkspaceSaved{Files: 1}, VerificationFinished{Kind: task.Verified},
+		StateChanged{From: task.Verifying, To: task.Exhausted}, StateChanged{From: task.Exhausted, To: task.Working}, StateChanged{From: task.Working, To: task.Verifying}))
+	if err != nil || s.Verification != nil || s.Exported != nil || s.Submitted != nil || s.VerifiedHash != "" || s.Workspace == nil {
+		t.Errorf("%+v %v", s, err)
+	}
+}
+
 // TestFoldRebase: what was proven is put aside by a rebase, brought back when that is undone, and
 // replaced when the change is proven on the new base.
 func TestFoldRebase(t *testing.T) {
@@ -253,6 +264,19 @@ func TestFoldRebase(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, s); diff != "" {
 		t.Errorf("undone:\n%s", diff)
+	}
+}
+
+// TestAnswers: a word is an answer when it came after the question, by clocks that may differ a little.
+func TestAnswers(t *testing.T) {
+	s, err := Fold(testLog(t, TaskCreated{}, StateChanged{From: task.Queued, To: task.Preparing}, StateChanged{From: task.Preparing, To: task.Working}, QuestionAsked{N: 1}))
+	if err != nil || s.AskedAt.IsZero() {
+		t.Fatal(s.AskedAt, err)
+	}
+	for d, want := range map[time.Duration]bool{-time.Minute: false, -time.Second: true, time.Hour: true} {
+		if got := s.Answers(s.AskedAt.Add(d)); got != want {
+			t.Errorf("%s: %v", d, got)
+		}
 	}
 }
 

@@ -91,6 +91,9 @@ func (in *Intake) receive(r *http.Request, name string, host Host, body []byte) 
 		log.InfoContext(ctx, "a stale delivery was ignored", "delivery", d.ID, "of", d.At)
 		return http.StatusAccepted, "stale"
 	}
+	if d.Kind == forge.RetryPressed && d.At.IsZero() { // no forge says it, and the text of this moment counts
+		d.At = now
+	}
 	if _, ok, err := in.cfg.Registry.Find(ctx, name, d.Repository); err != nil {
 		return http.StatusServiceUnavailable, "cannot be kept now"
 	} else if !ok {

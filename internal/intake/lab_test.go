@@ -40,6 +40,7 @@ type town struct {
 	reactions []string
 	statuses  []string
 	trouble   error
+	mute      error // of comments
 	n         int
 }
 
@@ -71,7 +72,7 @@ func (f *town) Comments(_ context.Context, _ string, at forge.Ref) ([]forge.Comm
 	n := at.Number
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]forge.Comment(nil), f.comments[n]...), nil
+	return append([]forge.Comment(nil), f.comments[n]...), f.mute
 }
 
 func (f *town) ReviewComments(context.Context, string, int) ([]forge.Comment, error) {

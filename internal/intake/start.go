@@ -66,7 +66,11 @@ func (in *Intake) start(ctx context.Context, p place, a ask) (string, error) {
 			"Please read the issue again and, if it is what you want, %s.", why, again(a, p))
 		return "refused: " + why, in.once(ctx, p, forge.Ref{Number: a.number}, fmt.Sprintf("edited:%d", a.at.Unix()), text)
 	}
-	full, wait, err := in.allowed(ctx, p, a)
+	w, err := in.wanted(ctx, p, a, live)
+	if err != nil {
+		return "", err
+	}
+	full, wait, err := in.allowed(ctx, p, a) // last, so that trouble with the forge uses up nothing
 	if err != nil {
 		return "", err
 	}
@@ -76,10 +80,6 @@ func (in *Intake) start(ctx context.Context, p place, a ask) (string, error) {
 			return "refused again: " + full, nil
 		}
 		return "refused: " + full, in.once(ctx, p, forge.Ref{Number: a.number}, fmt.Sprintf("rate:%d", a.at.Unix()), text)
-	}
-	w, err := in.wanted(ctx, p, a, live)
-	if err != nil {
-		return "", err
 	}
 	t, created, err := in.cfg.Create(ctx, w)
 	if t.ID == "" {

@@ -66,6 +66,9 @@ func (in *Intake) said(ctx context.Context, p place, d forge.Delivery) (string, 
 		if !sum.Waits() {
 			return "ignored: nothing waits for an approval", nil
 		}
+		if c.Created.Before(sum.HeldAt.Truncate(time.Second)) { // forges tell whole seconds
+			return "ignored: it was written before the change that waits", nil
+		}
 		signal.Kind, signal.Text = store.Approve, sum.Held.Tree
 		if err := in.cfg.Store.Signal(ctx, signal); err != nil {
 			return "", err
@@ -147,8 +150,12 @@ func (in *Intake) concerned(ctx context.Context, p place, d forge.Delivery) (t s
 		}
 		branch = pr.Branch
 	}
-	t, ok, err = in.ofBranch(ctx, p, branch)
-	return t, ok, d.Pull.Number, err
+	if t, ok, err = in.ofBranch(ctx, p, branch); err != nil || !ok {
+		return t, false, d.Pull.Number, err
+	}
+	// Anybody may open a pull request from a fork of theirs whose branch has this name.
+	sum, err := in.summary(ctx, t.ID)
+	return t, err == nil && sum.PullRequest != nil && sum.PullRequest.Number == d.Pull.Number, d.Pull.Number, err
 }
 
 // clean is a person's text as the model may see it.
@@ -390,7 +397,7 @@ func (in *Intake) retried(ctx context.Context, p place, d forge.Delivery) (strin
 	if err != nil || sum.Created.Origin == nil {
 		return "ignored: no such task", err
 	}
-	return in.start(ctx, p, ask{trigger: "retry", who: d.Sender, at: in.cfg.Now(), number: sum.Created.Origin.Number})
+	return in.start(ctx, p, ask{trigger: "retry", who: d.Sender, at: d.At, number: sum.Created.Origin.Number})
 }
 
 // raise gives a task more budget, or says why not.

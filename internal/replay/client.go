@@ -96,6 +96,7 @@ func (c *comparison) deliver(ctx context.Context, i int) error {
 			word.ID, word.Kind, word.Who, text = p.Signal, store.Steer, p.Who, p.Text
 		case *event.QuestionAnswered:
 			word.ID, word.Kind, word.Who, text = p.Signal, store.Answer, p.Who, p.Text
+			word.At = word.At.AddDate(1000, 0, 0) // it is there before the question is asked once more
 		default:
 			continue
 		}

@@ -101,16 +101,30 @@ func (r *run) parked(ctx context.Context) (ended bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	var (
+		ids     []string
+		said    []event.Payload
+		answers bool
+	)
 	for _, s := range in {
 		switch s.Kind {
 		case store.Stop:
 			return true, r.stopped(context.WithoutCancel(ctx))
-		case store.Answer: // the first one; those after it are words like any others
+		case store.Answer: // the first one; those after it, or to an earlier question, are words like any others
 			text, err := r.redacted(ctx, s.Text)
 			if err != nil {
 				return false, err
 			}
-			_, err = r.j.Take(ctx, []string{s.ID}, event.QuestionAnswered{N: sum.Asked.N, Signal: s.ID, Who: s.Who, Text: text})
+			ids = append(ids, s.ID)
+			if !answers && !s.At.Before(sum.AskedAt) {
+				answers, said = true, append(said, event.QuestionAnswered{N: sum.Asked.N, Signal: s.ID, Who: s.Who, Text: text})
+				continue
+			}
+			said = append(said, event.Steered{Signal: s.ID, Who: s.Who, Text: text})
+		}
+	}
+	if ids != nil {
+		if _, err := r.j.Take(ctx, ids, said...); err != nil || answers {
 			return false, err
 		}
 	}

@@ -69,8 +69,42 @@ func TestParked(t *testing.T) {
 		if !errors.Is(err, ErrPaused) || sum.Parked() || sum.Answered == nil || sum.Answered.Text.Inline != "up" || sum.Answered.Who != "olga" || sum.State != task.Working {
 			t.Fatalf("%s %+v %v", sum.State, sum.Answered, err)
 		}
-		if left, err := r.cfg.Store.Signals(t.Context(), r.id); err != nil || len(left) != 1 || left[0].Text != "down" {
+		if left, err := r.cfg.Store.Signals(t.Context(), r.id); err != nil || len(left) != 0 || !strings.Contains(r.everything(t), `"signal":"answerdown"`) {
 			t.Errorf("%+v %v", left, err)
+		}
+	})
+	t.Run("answered twice", func(t *testing.T) { // what was said to one question answers no other
+		r := newRig(t, task.Limits{})
+		r.asked(t, time.Now().Add(time.Hour))
+		r.word(t, store.Answer, "up")
+		r.word(t, store.Answer, "up, I said")
+		r.boxes.refuse = &task.Error{Class: task.Transient, Msg: "not now"}
+		if sum, err := r.Run(t.Context(), r.id); !errors.Is(err, ErrPaused) || sum.Parked() {
+			t.Fatal(err)
+		}
+		late := store.Signal{ID: "late", Task: r.id, Kind: store.Answer, Who: "olga", Text: "really up", At: time.Now()} // by who saw the first question still open
+		var err error
+		if r.lease, err = r.cfg.Store.Acquire(t.Context(), r.id, "before", time.Minute, nil); err != nil {
+			t.Fatal(err)
+		}
+		r.record(t, event.QuestionAsked{N: 2, Question: "Left or right?", Until: time.Now().Add(time.Hour)})
+		r.release(t)
+		if err := r.cfg.Store.Signal(t.Context(), late); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if sum, err := r.Run(t.Context(), r.id); !errors.Is(err, ErrParked) || sum.Answered.N != 1 {
+				t.Fatalf("%+v %v", sum.Answered, err)
+			}
+		}
+		if left, err := r.cfg.Store.Signals(t.Context(), r.id); err != nil || len(left) != 0 { // the agent has them as words
+			t.Errorf("%+v %v", left, err)
+		}
+		if answers, err := store.Say(t.Context(), r.cfg.Store, store.Signal{ID: "left", Task: r.id, Who: "olga", Text: "left", At: time.Now().Add(-time.Second)}); err != nil || !answers {
+			t.Fatal(answers, err)
+		}
+		if sum, err := r.Run(t.Context(), r.id); !errors.Is(err, ErrPaused) || sum.Answered.N != 2 || sum.Answered.Text.Inline != "left" {
+			t.Fatalf("%+v %v", sum.Answered, err)
 		}
 	})
 }

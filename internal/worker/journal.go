@@ -127,7 +127,7 @@ func (j *journal) Inbox(ctx context.Context) ([]agent.Signal, error) {
 	}
 	out := make([]agent.Signal, len(in))
 	for i, s := range in {
-		out[i] = agent.Signal{ID: s.ID, Kind: s.Kind, Who: s.Who, Text: s.Text}
+		out[i] = agent.Signal{ID: s.ID, Kind: s.Kind, Who: s.Who, Text: s.Text, At: s.At}
 	}
 	return out, nil
 }
