@@ -101,11 +101,22 @@ func (d *Dispatcher) call(ctx context.Context) error {
 
 // called reports whether a task that rests for long has a person's word waiting that its next run
 // takes up first of all. Words for the agent are none of these: they do not hurry a task whose
-// provider is away.
+// provider is away. Nor is a word that only another rest takes up: runs would follow one another
+// without an end, each leaving it there.
 func (d *Dispatcher) called(ctx context.Context, t store.Dispatched) (bool, error) {
 	if time.Until(t.Due) < time.Minute {
 		return false, nil
 	}
 	in, err := d.cfg.Store.Signals(ctx, t.ID)
-	return slices.ContainsFunc(in, func(s store.Signal) bool { return s.Kind != store.Steer && s.Kind != store.Note }), err
+	return slices.ContainsFunc(in, func(s store.Signal) bool {
+		switch s.Kind {
+		case store.Stop, store.Budget:
+			return true
+		case store.Approve:
+			return t.State == task.Publishing
+		case store.Answer:
+			return t.State == task.Working
+		}
+		return false
+	}), err
 }
