@@ -38,12 +38,13 @@ func (p *proof) green(ctx context.Context) error {
 			return nil
 		}
 	}
-	if refused, err := p.impacted(ctx, tree); refused || err != nil {
+	refused, atOnce, err := p.impacted(ctx, tree)
+	if refused || err != nil {
 		return err
 	}
 	start = p.v.Now()
 	p.job.progress("P5", "the suite with the change")
-	suite := task.PhaseRecord{Phase: "P5", Name: "regression", Tree: tree}
+	suite := task.PhaseRecord{Phase: "P5", Name: "regression", Tree: tree, Note: atOnce}
 	first, err := p.bench(ctx, "green", p.job.Changes, nil, &suite)
 	if err != nil {
 		return err
@@ -67,7 +68,7 @@ func (p *proof) green(ctx context.Context) error {
 	if k, _ := Decide(p.facts); !k.Accepted() && k != task.Incomplete {
 		// Not fixed: what else the change does is no question yet, but the suite's numbers are known.
 		p.count(first)
-		suite.Note, suite.Complete = "not compared: "+string(k), false
+		suite.Note, suite.Complete = join(suite.Note, "not compared: "+string(k)), false
 		p.phase(suite)
 		return nil
 	}

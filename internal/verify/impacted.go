@@ -3,12 +3,9 @@ package verify
 import (
 	"context"
 	"fmt"
-	"os"
-	"path"
-	"strings"
+	"slices"
 
 	"github.com/daybreak-agent/daybreak/internal/task"
-	"github.com/daybreak-agent/daybreak/internal/verify/impact"
 )
 
 const (
@@ -21,31 +18,47 @@ const (
 
 // impacted runs the tests that the change can reach before the whole suite. It reports true when
 // they show a regression: the suite is then not run. That they pass proves nothing; the suite
-// follows.
-func (p *proof) impacted(ctx context.Context, tree string) (refused bool, err error) {
+// follows. note says why nothing ran first, where a suite takes long enough to ask.
+func (p *proof) impacted(ctx context.Context, tree string) (refused bool, note string, err error) {
 	base := p.job.Baseline
 	if base.SuiteMillis < impactFrom || len(p.job.Declared) == 0 {
-		return false, nil
-	}
-	chosen, stable := p.reached()
-	if len(chosen) == 0 || len(chosen)*impactShare > stable {
-		return false, nil
+		return false, "", nil
 	}
 	start := p.v.Now()
-	p.job.progress("P5", fmt.Sprintf("%s of %d that the change reaches, before the whole suite", plural(len(chosen), "test"), stable))
-	rec := task.PhaseRecord{Phase: "P5", Name: "impact", Tree: tree, Note: fmt.Sprintf("%s of %d, in files that import what changed", plural(len(chosen), "test"), stable)}
-	r, err := p.bench(ctx, "green", p.job.Changes, append(groups(chosen), p.declaredPlaces()...), &rec)
+	rec := task.PhaseRecord{Phase: "P5", Name: "impact", Tree: tree}
+	s, err := p.selected(ctx, &rec)
 	if err != nil {
-		return false, err
+		return false, "", err
+	}
+	stable := 0
+	for _, status := range base.Tests {
+		if status == task.Pass {
+			stable++
+		}
+	}
+	if s.whole == "" && len(s.tests)*impactShare > stable {
+		s.whole = fmt.Sprintf("the change reaches %d of its %s", len(s.tests), plural(stable, "test"))
+	}
+	if s.whole == "" && len(s.tests) == 0 && !s.asked {
+		s.whole = "the change reaches no test beside its own"
+	}
+	if s.whole != "" {
+		return false, "the whole suite at once: " + s.whole, nil
+	}
+	rec.Note = fmt.Sprintf("%s of %d, %s", plural(len(s.tests), "test"), stable, s.how)
+	p.job.progress("P5", fmt.Sprintf("%s of %d that the change reaches, before the whole suite", plural(len(s.tests), "test"), stable))
+	r, err := p.bench(ctx, "green", p.job.Changes, s.places, &rec)
+	if err != nil {
+		return false, "", err
 	}
 	left := map[string]Place{}
-	for id, pl := range chosen {
-		if r.cases[id].Failed() {
+	for id, pl := range base.Where {
+		if base.Tests[id] == task.Pass && !p.declared(id) && r.cases[id].Failed() {
 			left[id] = pl
 		}
 	}
 	if err := p.confirmed(ctx, left, &rec); err != nil {
-		return false, err
+		return false, "", err
 	}
 	if refused = len(left) > 0; refused {
 		p.facts.Regressions = sortedKeys(left)
@@ -57,7 +70,11 @@ func (p *proof) impacted(ctx context.Context, tree string) (refused bool, err er
 	}
 	rec.Millis, rec.Complete = p.v.Now().Sub(start).Milliseconds(), !r.timedOut
 	p.phase(rec)
-	return refused, nil
+	return refused, "", nil
+}
+
+func (p *proof) declared(id string) bool {
+	return slices.ContainsFunc(p.facts.Tests, func(t TestFacts) bool { return t.Test == id })
 }
 
 // confirmed keeps, of tests that failed, those that fail in every run with the change and pass in
@@ -85,60 +102,4 @@ func (p *proof) confirmed(ctx context.Context, left map[string]Place, rec *task.
 		}
 	}
 	return nil
-}
-
-// reached finds the tests that pass on the base, are not declared, and lie in a file that imports
-// a changed one. stable is the number of all that pass there.
-func (p *proof) reached() (chosen map[string]Place, stable int) {
-	base := p.job.Baseline
-	for _, s := range base.Tests {
-		if s == task.Pass {
-			stable++
-		}
-	}
-	root, err := os.OpenRoot(p.job.Snapshot.Tree)
-	if err != nil {
-		return nil, stable
-	}
-	defer root.Close()
-	texts, paths := map[string][]byte{}, []string{}
-	for _, c := range p.job.Changes {
-		texts[c.Path] = c.Content
-		paths = append(paths, c.Path)
-	}
-	fsys := root.FS()
-	files, ok := impact.Reached(impact.Tree{Files: overlay(p.parts.files, p.job.Changes), Read: func(f string) []byte {
-		if text, ok := texts[f]; ok {
-			return text
-		}
-		return []byte(readSome(fsys, f))
-	}}, paths)
-	if !ok {
-		return nil, stable
-	}
-	declared := map[string]bool{}
-	for _, t := range p.facts.Tests {
-		declared[t.Test] = true
-	}
-	dirs := map[string]bool{} // of Go's tests, which are known by package
-	for f := range files {
-		if strings.HasSuffix(f, "_test.go") {
-			dirs[path.Dir(f)] = true
-		}
-	}
-	chosen = map[string]Place{}
-	for id, pl := range base.Where {
-		if base.Tests[id] != task.Pass || declared[id] || pl.Suite >= len(p.plan.Suites) {
-			continue
-		}
-		s := p.plan.Suites[pl.Suite]
-		in := files[pl.File]
-		if s.Kind == KindGo && pl.File == "" {
-			in = dirs[path.Join(s.Dir, strings.TrimPrefix(pl.Group, s.Module))]
-		}
-		if in {
-			chosen[id] = pl
-		}
-	}
-	return chosen, stable
 }

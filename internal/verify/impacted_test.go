@@ -45,11 +45,12 @@ func TestImpactedTestsRunFirst(t *testing.T) {
 		millis int64
 		want   task.VerdictKind
 		phases string
+		note   string // what P5 says of the choice
 	}{
-		{"a regression among them saves the suite", []string{"test", "break"}, impactFrom, task.Regression, "impact"},
-		{"the suite follows when they pass", []string{"test", "fix"}, impactFrom, task.Verified, "impact regression"},
-		{"a quick suite is run at once", []string{"test", "break"}, impactFrom - 1, task.Regression, "regression"},
-		{"what a build file reaches is not known", []string{"test", "fix", "build"}, impactFrom, "", "regression"},
+		{"a regression among them saves the suite", []string{"test", "break"}, impactFrom, task.Regression, "impact", "1 test of 5, in files that import what changed"},
+		{"the suite follows when they pass", []string{"test", "fix"}, impactFrom, task.Verified, "impact regression", "in files that import"},
+		{"a quick suite is run at once", []string{"test", "break"}, impactFrom - 1, task.Regression, "regression", ""},
+		{"what a build file reaches is not known", []string{"test", "fix", "build"}, impactFrom, "", "regression", "the whole suite at once: go.mod decides what is built"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			base := roundTrip(t, base)
@@ -60,11 +61,14 @@ func TestImpactedTestsRunFirst(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var names []string
+			var names, notes []string
 			for _, ph := range got.Phases {
 				if ph.Phase == "P5" {
-					names = append(names, ph.Name)
+					names, notes = append(names, ph.Name), append(notes, ph.Note)
 				}
+			}
+			if note := strings.Join(notes, "; "); !strings.Contains(note, c.note) || c.note == "" && note != "" {
+				t.Errorf("P5 says %q, want %q", note, c.note)
 			}
 			if c.want != "" && got.Kind != c.want || strings.Join(names, " ") != c.phases {
 				t.Errorf("verdict %s: %s, P5 %q; want %s, %q\n%s", got.Kind, got.Reason, names, c.want, c.phases, outline(got))

@@ -63,6 +63,9 @@ type Place struct {
 	File  string `json:"f,omitempty"` // below the work tree
 	Name  string `json:"n,omitempty"`
 	Param string `json:"p,omitempty"`
+	// Reach makes it the place of all tests of a part of the build (a package of Cargo, a module of
+	// Maven, a project of Gradle), or of those that jest or vitest relates to a file.
+	Reach string `json:"r,omitempty"`
 }
 
 // command is one process of a run.
@@ -396,22 +399,29 @@ func (s Suite) nodeRunnerCommands(i int, places []Place, report string) []comman
 	if len(s.Flags) > 0 {
 		flags = " " + quoteAll(s.Flags)
 	}
+	related := slices.ContainsFunc(places, func(p Place) bool { return p.Reach != "" })
 	var own, human, format string
 	switch s.Kind {
 	case KindJest:
 		own, human, format = "jest --ci --json --outputFile="+r+flags, "npx jest"+flags, "jest"
-		if places != nil {
+		if related {
+			own, human = own+" --passWithNoTests --findRelatedTests", human+" --findRelatedTests"
+		} else if places != nil {
 			own, human = own+" --runTestsByPath", human+" --runTestsByPath"
 		}
 	case KindVitest:
-		own, human, format = "vitest run --reporter=json --outputFile="+r+flags, "npx vitest run"+flags, "jest"
+		verb := "vitest run"
+		if related {
+			verb = "vitest related --run --passWithNoTests"
+		}
+		own, human, format = verb+" --reporter=json --outputFile="+r+flags, "npx "+verb+flags, "jest"
 	default:
 		own, human, format = "mocha --reporter json --reporter-option output="+r+flags, "npx mocha"+flags, "mocha"
 	}
 	var list []string
 	for _, p := range places {
-		if p.File != "" {
-			list = append(list, s.local(p.File))
+		if f := cmp.Or(p.Reach, p.File); f != "" {
+			list = append(list, s.local(f))
 		}
 	}
 	slices.Sort(list)

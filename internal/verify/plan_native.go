@@ -28,7 +28,7 @@ func (k Kind) native() bool {
 // nativeCommands builds the one process that runs the places, or the whole suite when places is nil
 // or names the suite alone.
 func (s Suite) nativeCommands(i int, places []Place, report string) []command {
-	if slices.ContainsFunc(places, func(p Place) bool { return p.Name == "" && p.File == "" && p.Group == "" }) {
+	if slices.ContainsFunc(places, func(p Place) bool { return p.Name == "" && p.File == "" && p.Group == "" && p.Reach == "" }) {
 		places = nil
 	}
 	switch s.Kind {
@@ -54,6 +54,19 @@ func (s Suite) nativeCommands(i int, places []Place, report string) []command {
 func words(list []string) string {
 	slices.Sort(list)
 	return quoteAll(slices.Compact(list))
+}
+
+// parted takes the parts of the build that are to be run as a whole out of the places.
+func parted(places []Place) (parts []string, rest []Place) {
+	for _, p := range places {
+		if p.Reach != "" {
+			parts = append(parts, p.Reach)
+		} else {
+			rest = append(rest, p)
+		}
+	}
+	slices.Sort(parts)
+	return slices.Compact(parts), rest
 }
 
 func spaced(args string) string {
@@ -110,6 +123,15 @@ func cargoTarget(p Place) string {
 	return ""
 }
 
+// ofParts is the suite of some packages of its workspace.
+func (s Suite) ofParts(parts []string) Suite {
+	s.Flags = slices.DeleteFunc(slices.Clone(s.Flags), func(f string) bool { return f == "--workspace" })
+	for _, p := range parts {
+		s.Flags = append(s.Flags, "-p", p)
+	}
+	return s
+}
+
 func (s Suite) cargoCommands(i int, places []Place, report string) []command {
 	base := "cargo test --no-fail-fast"
 	if len(s.Flags) > 0 {
@@ -135,6 +157,11 @@ func (s Suite) cargoCommands(i int, places []Place, report string) []command {
 	if places == nil {
 		return []command{one(0, nil, nil, false)}
 	}
+	var out []command
+	parts, places := parted(places)
+	if len(parts) > 0 {
+		out = s.ofParts(parts).cargoCommands(i, nil, report)
+	}
 	var targets, names, docs []string
 	all, whole, allDocs := false, false, false
 	for _, p := range places {
@@ -149,7 +176,6 @@ func (s Suite) cargoCommands(i int, places []Place, report string) []command {
 			targets, names = append(targets, t), append(names, p.Name)
 		}
 	}
-	var out []command
 	if len(targets) > 0 {
 		if all {
 			targets = nil
@@ -157,7 +183,7 @@ func (s Suite) cargoCommands(i int, places []Place, report string) []command {
 		if whole {
 			names = nil
 		}
-		out = append(out, one(0, targets, names, false))
+		out = append(out, one(len(out), targets, names, false))
 	}
 	if len(docs) > 0 || allDocs {
 		if allDocs {
@@ -190,6 +216,10 @@ func (p Place) method() string {
 
 func (s Suite) mavenCommands(i int, places []Place) []command {
 	args := " test"
+	parts, places := parted(places)
+	if len(parts) > 0 { // with what they are built on
+		args = " -pl " + quote(strings.Join(parts, ",")) + " -am" + args
+	}
 	if places != nil {
 		var tests []string
 		for _, p := range places {
@@ -215,31 +245,52 @@ func (s Suite) mavenCommands(i int, places []Place) []command {
 const gradleInit = `allprojects { tasks.withType(Test) { filter { failOnNoMatchingTests = false }; ignoreFailures = true; outputs.upToDateWhen { false }; outputs.cacheIf { false } } }`
 
 func (s Suite) gradleCommands(i int, places []Place, report string) []command {
+	if parts, rest := parted(places); len(parts) > 0 {
+		args := ""
+		for _, p := range parts {
+			args += " " + quote(strings.TrimSuffix(p, ":")+":test")
+		}
+		out := []command{s.gradleCommand(i, 0, args, report)}
+		if len(rest) > 0 {
+			out = append(out, s.gradleCommand(i, 1, gradleTests(rest), report))
+		}
+		return out
+	}
 	args := " test"
 	if places != nil {
-		var tests []string
-		for _, p := range places {
-			t := p.class() + "*"
-			if p.Group == "" {
-				t = "*" + t
-			}
-			if m := p.method(); m != "" {
-				t += "." + m + "*"
-			}
-			tests = append(tests, t)
-		}
-		slices.Sort(tests)
-		for _, t := range slices.Compact(tests) {
-			args += " --tests " + quote(t)
-		}
+		args = gradleTests(places)
 	}
+	return []command{s.gradleCommand(i, 0, args, report)}
+}
+
+func gradleTests(places []Place) string {
+	var tests []string
+	for _, p := range places {
+		t := p.class() + "*"
+		if p.Group == "" {
+			t = "*" + t
+		}
+		if m := p.method(); m != "" {
+			t += "." + m + "*"
+		}
+		tests = append(tests, t)
+	}
+	slices.Sort(tests)
+	args := " test"
+	for _, t := range slices.Compact(tests) {
+		args += " --tests " + quote(t)
+	}
+	return args
+}
+
+func (s Suite) gradleCommand(i, n int, args, report string) command {
 	run := cmp.Or(s.Test, "gradle")
-	r := numbered(report, 0, ".init.gradle")
+	r := numbered(report, n, ".init.gradle")
 	shell := fmt.Sprintf(offline, "--offline") + "printf %s " + quote(gradleInit) + " > " + r + "; " + run + " --no-daemon --console=plain $off --continue -I " + r + args
 	c := s.command(i, shell, run+args, "junit", "")
 	c.globs = []string{path.Join(s.Dir, "**/build/test-results/**/TEST-*.xml")}
 	c.console = "gradle"
-	return []command{c}
+	return c
 }
 
 func (s Suite) ctestCommands(i int, places []Place, report string) []command {
@@ -314,6 +365,12 @@ func (s Suite) phpunitCommands(i int, places []Place, report string) []command {
 	c := s.command(i, shell, "phpunit"+args, "junit", r)
 	c.console = "phpunit"
 	return []command{c}
+}
+
+// bazelQuery asks what a query finds, one label a line.
+func (s Suite) bazelQuery(i int, query string) command {
+	run := cmp.Or(s.Test, "bazel")
+	return s.command(i, run+" query --noshow_progress --color=no --output=label "+quote(query), run+" query "+quote(query), "", "")
 }
 
 func (s Suite) bazelCommands(i int, places []Place, report string) []command {

@@ -1,12 +1,14 @@
-// Package impact owns which files of a tree a change can reach, as far as imports tell: Go
-// packages, Python modules, JavaScript and TypeScript files with the packages of a workspace.
+// Package impact owns which tests of a tree a change can reach, as far as imports and build files
+// tell: Go packages, Python modules, JavaScript and TypeScript files with the packages of a
+// workspace; and the parts of a build, as Cargo, Maven and Gradle name them.
 //
 // Invariants: it is pure; what is reached is an order in which to run tests, never a reason not
-// to run one; where imports say too little (build files, lockfiles, data that nobody imports) it
-// says that it does not know, instead of guessing.
+// to run one; where imports and build files say too little (what is computed, lockfiles, data that
+// nobody names) it says so, with the reason, instead of guessing. Links are not followed.
 package impact
 
 import (
+	"fmt"
 	"go/parser"
 	"go/token"
 	"maps"
@@ -22,39 +24,57 @@ const MaxFiles = 50_000
 
 // Tree is the tree with the change in it.
 type Tree struct {
-	Files []string                 // regular files, slash-separated
+	Files []string                 // regular files, slash-separated, sorted
 	Read  func(name string) []byte // the text of one, nil when it cannot be had
 }
 
-// Reached returns the files that a change of some others can reach, them included: what imports
-// one of them, directly or not. Removed files count as changed. It reports false when that cannot
-// be told.
-func Reached(t Tree, changed []string) (map[string]bool, bool) {
+// Reach is what a change can reach.
+type Reach struct {
+	Files map[string]bool // what imports a changed file, directly or not, and the changed files
+	Parts []map[int]bool  // for each build, the parts that need a changed file
+	Whole string          // why anything may be reached; "" where the rest holds
+}
+
+// Reached finds what a change of some files can reach. Removed files count as changed.
+func Reached(t Tree, builds []Build, changed []string) Reach {
 	if len(t.Files) > MaxFiles {
-		return nil, false
+		return Reach{Whole: fmt.Sprintf("the tree has more than %d files", MaxFiles)}
 	}
-	g := newGraph(t.Files)
-	for _, f := range t.Files {
-		switch language(f) {
-		case golang:
-			g.goFile(f, t.Read(f))
-		case python:
-			g.pythonFile(f, t.Read(f))
-		case javascript:
-			g.scriptFile(f, t.Read(f))
-		}
-		switch path.Base(f) {
-		case "go.mod":
-			if m := moduleLine.FindSubmatch(t.Read(f)); m != nil {
-				g.modules[string(m[1])] = path.Dir(f)
-			}
-		case "package.json":
-			if m := packageName.FindSubmatch(t.Read(f)); m != nil {
-				g.packages[string(m[1])] = path.Dir(f)
-			}
+	out := Reach{Parts: make([]map[int]bool, len(builds))}
+	for i, b := range builds {
+		out.Parts[i] = map[int]bool{}
+		if b.Unknown != "" {
+			return Reach{Whole: b.Unknown}
 		}
 	}
-	g.resolve()
+	g := newGraph(t, changed)
+	var nodes []string
+	for _, f := range changed {
+		mine, found, why := g.nodesOf(f)
+		nodes = append(nodes, mine...)
+		for i, b := range builds {
+			part, whole := b.partOf(f)
+			if why == "" {
+				why = whole
+			}
+			if part >= 0 {
+				found = true
+				b.reach(part, out.Parts[i])
+			}
+		}
+		if why != "" {
+			return Reach{Whole: why}
+		}
+		if !found && !plain.MatchString(f) {
+			return Reach{Whole: f + " belongs to nothing whose dependants are known"}
+		}
+	}
+	out.Files = g.files(t.Files, g.closure(nodes))
+	return out
+}
+
+// closure is the nodes and all that import them.
+func (g *graph) closure(nodes []string) map[string]bool {
 	out := map[string]bool{}
 	var todo []string
 	reach := func(node string) {
@@ -63,14 +83,8 @@ func Reached(t Tree, changed []string) (map[string]bool, bool) {
 			todo = append(todo, node)
 		}
 	}
-	for _, f := range changed {
-		nodes, ok := g.nodesOf(f)
-		if !ok {
-			return nil, false
-		}
-		for _, n := range nodes {
-			reach(n)
-		}
+	for _, n := range nodes {
+		reach(n)
 	}
 	for len(todo) > 0 {
 		n := todo[0]
@@ -82,7 +96,7 @@ func Reached(t Tree, changed []string) (map[string]bool, bool) {
 			reach(workspace + dir)
 		}
 	}
-	return g.files(out), true
+	return out
 }
 
 type lang int
@@ -105,6 +119,9 @@ func language(f string) lang {
 	}
 	return other
 }
+
+// Script reports whether a file is one of JavaScript or TypeScript.
+func Script(f string) bool { return language(f) == javascript }
 
 // Nodes that are no files.
 const (
@@ -131,12 +148,16 @@ type graph struct {
 	importers map[string][]string // node → nodes that import it
 }
 
-func newGraph(files []string) *graph {
+// newGraph reads a tree. What was removed from it is there as well: others may still import it.
+func newGraph(t Tree, removed []string) *graph {
 	g := &graph{
 		exists: map[string]bool{}, suffixes: map[string][]string{}, modules: map[string]string{}, packages: map[string]string{},
 		imports: map[string][]string{}, importers: map[string][]string{},
 	}
-	for _, f := range files {
+	for _, f := range slices.Concat(t.Files, removed) {
+		if g.exists[f] {
+			continue
+		}
 		g.exists[f] = true
 		if l := language(f); l != python && l != javascript {
 			continue
@@ -146,11 +167,35 @@ func newGraph(files []string) *graph {
 			stem = path.Dir(stem)
 		}
 		parts := strings.Split(stem, "/")
+		if len(parts) > 8 {
+			g.suffixes[stem] = append(g.suffixes[stem], f) // what a relative import says
+		}
 		for i := max(0, len(parts)-8); i < len(parts); i++ {
 			end := strings.Join(parts[i:], "/")
 			g.suffixes[end] = append(g.suffixes[end], f)
 		}
 	}
+	for _, f := range t.Files {
+		switch language(f) {
+		case golang:
+			g.goFile(f, t.Read(f))
+		case python:
+			g.pythonFile(f, t.Read(f))
+		case javascript:
+			g.scriptFile(f, t.Read(f))
+		}
+		switch path.Base(f) {
+		case "go.mod":
+			if m := moduleLine.FindSubmatch(t.Read(f)); m != nil {
+				g.modules[string(m[1])] = path.Dir(f)
+			}
+		case "package.json":
+			if m := packageName.FindSubmatch(t.Read(f)); m != nil {
+				g.packages[string(m[1])] = path.Dir(f)
+			}
+		}
+	}
+	g.resolve()
 	return g
 }
 
@@ -231,7 +276,10 @@ func (g *graph) scriptFile(f string, text []byte) {
 				g.edge(f, at)
 				continue
 			}
-			stem := strings.TrimSuffix(strings.TrimSuffix(at, ".js"), ".jsx") // TypeScript names what it is compiled to
+			stem := at
+			if language(at) == javascript { // TypeScript names what it is compiled to
+				stem = strings.TrimSuffix(at, path.Ext(at))
+			}
 			for _, to := range g.suffixes[stem] {
 				if strings.HasPrefix(to, stem) {
 					g.edge(f, to)
@@ -244,6 +292,15 @@ func (g *graph) scriptFile(f string, text []byte) {
 			}
 		default:
 			g.imports[f] = append(g.imports[f], p)
+			p = strings.TrimPrefix(p, "/")
+			if language(p) == javascript {
+				p = strings.TrimSuffix(p, path.Ext(p))
+			}
+			for _, to := range g.suffixes[p] { // below a root that a configuration names
+				if to != f {
+					g.edge(f, to)
+				}
+			}
 		}
 	}
 }
@@ -261,7 +318,7 @@ func (g *graph) resolve() {
 				}
 				continue
 			}
-			for m := p; m != "."; m = path.Dir(m) {
+			for m := p; m != "." && m != "/"; m = path.Dir(m) {
 				if dir, ok := g.packages[m]; ok {
 					g.edge(node, workspace+dir)
 					break
@@ -290,48 +347,46 @@ func (g *graph) home(node string) string {
 // plain are files that no test depends on.
 var plain = regexp.MustCompile(`(?i)(^|/)(readme|changelog|changes|license|licence|notice|authors|contributing|codeowners|security)[^/]*$|\.(md|rst|adoc)$|^docs?/|^\.github/`)
 
-// nodesOf are the nodes of a changed file.
-func (g *graph) nodesOf(f string) ([]string, bool) {
+// told are files that decide what is built and how, whatever imports say.
+var told = []string{"go.mod", "go.sum", "go.work", "package.json", "Makefile", "Dockerfile"}
+
+// nodesOf are the nodes of a changed file. It reports whether it is one whose importers are known,
+// and why anything may be reached, if so.
+func (g *graph) nodesOf(f string) (nodes []string, found bool, whole string) {
 	switch {
 	case language(f) == golang && strings.HasSuffix(f, "_test.go"):
-		return []string{goTests + path.Dir(f)}, true
+		return []string{goTests + path.Dir(f)}, true, ""
 	case language(f) == golang:
-		return []string{goPackage + path.Dir(f)}, true
+		return []string{goPackage + path.Dir(f)}, true, ""
 	case language(f) != other:
-		return []string{f}, true
+		return []string{f}, true, ""
 	}
 	base := path.Base(f)
-	if strings.HasPrefix(base, ".") || slices.Contains([]string{"go.mod", "go.sum", "go.work", "package.json", "Makefile", "Dockerfile"}, base) || strings.Contains(base, "lock") {
-		return nil, false
+	if strings.HasPrefix(base, ".") || slices.Contains(told, base) || strings.Contains(base, "lock") {
+		return nil, false, f + " decides what is built"
 	}
 	// What lies in or below a Go package is embedded by it or is data of its tests.
 	for dir := path.Dir(f); ; dir = path.Dir(dir) {
 		if len(g.importers[goPackage+dir]) > 0 {
-			return []string{goPackage + dir}, true
+			return []string{goPackage + dir}, true, ""
 		}
 		if dir == "." {
-			return nil, plain.MatchString(f)
+			return nil, false, ""
 		}
 	}
 }
 
 // files turns nodes into files: of a Go package all that lie in its directory.
-func (g *graph) files(nodes map[string]bool) map[string]bool {
+func (g *graph) files(all []string, nodes map[string]bool) map[string]bool {
 	out := map[string]bool{}
-	for f := range g.exists {
-		switch {
-		case language(f) == golang:
+	for _, f := range all {
+		reached := nodes[f]
+		if language(f) == golang {
 			dir := path.Dir(f)
-			if strings.HasSuffix(f, "_test.go") {
-				out[f] = nodes[goTests+dir] || nodes[goPackage+dir]
-			} else {
-				out[f] = nodes[goPackage+dir]
-			}
-		default:
-			out[f] = nodes[f]
+			reached = nodes[goPackage+dir] || strings.HasSuffix(f, "_test.go") && nodes[goTests+dir]
 		}
-		if !out[f] {
-			delete(out, f)
+		if reached {
+			out[f] = true
 		}
 	}
 	return out

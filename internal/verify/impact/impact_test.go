@@ -31,6 +31,8 @@ var jsTree = map[string]string{
 	"package.json": "{\n  \"name\": \"root\"\n}", "packages/a/package.json": "{\n  \"name\": \"@x/a\"\n}", "packages/b/package.json": "{\n  \"name\": \"b\"\n}",
 	"packages/a/src/index.ts": "export * from './net.js'\n", "packages/a/src/net.ts": "export const net = 1\n", "packages/a/src/net.test.ts": "import { net } from \"./net\"\n",
 	"packages/a/src/far.test.ts": "const q = require('./q')\n", "packages/a/src/q.js": "", "packages/b/use.js": "const { net } = require('@x/a/lib')\n",
+	"packages/a/src/gone.test.ts": "import '../gone.mjs'\n", "packages/a/src/root.test.ts": "import { f } from 'e/f'\n",
+	"packages/a/src/far/a/b/c/d/e/f.ts": "", "packages/a/src/far/x.test.ts": "import './a/b/c/d/e/f'\nimport '/nowhere'\n",
 	"packages/b/use.test.js": "import './use.js'\n", "packages/b/alone.test.js": "import fs from 'fs'\n",
 }
 
@@ -53,11 +55,13 @@ func TestReached(t *testing.T) {
 		{"a conftest's import", pyTree, "src/shop/tax.py", "src/shop/cart.py src/shop/tax.py tests/conftest.py tests/test_cart.py tests/test_price.py"},
 		{"a Python test", pyTree, "tests/test_cart.py", "tests/test_cart.py"},
 		{"a script of a workspace", jsTree, "packages/a/src/net.ts", "packages/a/src/index.ts packages/a/src/net.test.ts packages/a/src/net.ts packages/b/use.js packages/b/use.test.js"},
+		{"a removed script that is still imported", jsTree, "packages/a/gone.ts", "packages/a/src/gone.test.ts packages/b/use.js packages/b/use.test.js"},
+		{"a script below a configured root", jsTree, "packages/a/src/far/a/b/c/d/e/f.ts", "packages/a/src/far/a/b/c/d/e/f.ts packages/a/src/far/x.test.ts packages/a/src/root.test.ts packages/b/use.js packages/b/use.test.js"},
 		{"a lockfile", jsTree, "package-lock.json", "?"},
 	} {
-		got, ok := Reached(treeOf(c.tree), []string{c.changed})
-		text := strings.Join(slices.Sorted(maps.Keys(got)), " ")
-		if !ok {
+		got := Reached(treeOf(c.tree), nil, []string{c.changed})
+		text := strings.Join(slices.Sorted(maps.Keys(got.Files)), " ")
+		if got.Whole != "" {
 			text = "?"
 		}
 		if d := cmp.Diff(c.want, text); d != "" {
@@ -68,13 +72,14 @@ func TestReached(t *testing.T) {
 
 // FuzzReached reads what strangers wrote.
 func FuzzReached(f *testing.F) {
+	f.Add("", "import x from '/y'", "")
 	f.Add("import a.b\nfrom ... import (x,\n y)", "import x from './y'; require(`z`)", "package a\nimport \"x/y\"")
 	f.Fuzz(func(t *testing.T, py, js, golang string) {
-		got, ok := Reached(treeOf(map[string]string{
+		got := Reached(treeOf(map[string]string{
 			"a/b.py": py, "a/y.js": js, "p/a.go": golang, "go.mod": golang, "package.json": js, "conftest.py": py,
-		}), []string{"a/b.py", "a/y.js", "p/a.go"})
-		if !ok || !got["a/b.py"] || !got["a/y.js"] || !got["p/a.go"] {
-			t.Errorf("%v %v", got, ok)
+		}), nil, []string{"a/b.py", "a/y.js", "p/a.go"})
+		if got.Whole != "" || !got.Files["a/b.py"] || !got.Files["a/y.js"] || !got.Files["p/a.go"] {
+			t.Errorf("%v", got)
 		}
 	})
 }
