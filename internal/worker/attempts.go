@@ -45,9 +45,6 @@ func (r *run) attempts(ctx context.Context, events []event.Event) error {
 			if err == nil {
 				err = r.beginAttempt(ctx, len(sum.Attempts.Done)+1)
 			}
-			if overBudget(ctx) && r.proven() {
-				return r.settle(ctx, "")
-			}
 			if err != nil {
 				return err
 			}
@@ -60,7 +57,7 @@ func (r *run) attempts(ctx context.Context, events []event.Event) error {
 		spent := out.Ending == agent.Exhausted || out.Ending != agent.Accepted && overBudget(ctx)
 		switch {
 		case spent && r.proven():
-			return r.settle(ctx, out.Reason)
+			return errors.Join(errSpent, r.endAttempt(end, "exhausted", or(out.Reason, "the budget ran out")))
 		case err != nil && task.ClassOf(err) == task.Invalid && ctx.Err() == nil:
 			out = agent.Outcome{Ending: agent.Stuck, Reason: err.Error()}
 		case err != nil:
@@ -82,22 +79,42 @@ func (r *run) attempts(ctx context.Context, events []event.Event) error {
 	}
 }
 
-// proven reports whether there is a candidate to choose.
+// errSpent ends the attempts when the budget is used up and some of them proved something.
+var errSpent = errors.New("the budget of the attempts is used up")
+
+// proven reports whether there is a candidate to choose, on record as one or about to be.
 func (r *run) proven() bool {
-	return slices.ContainsFunc(r.j.Summary().Attempts.Done, event.Candidate.Verified)
+	sum := r.j.Summary()
+	return sum.Trying() && (justVerified(sum) || slices.ContainsFunc(sum.Attempts.Done, event.Candidate.Verified))
+}
+
+// justVerified reports whether the attempt under way has its verdict and no end yet.
+func justVerified(sum event.Summary) bool {
+	return sum.Attempts.Current != nil && sum.State == task.Verifying && sum.Verification != nil && sum.Verification.Kind.Accepted()
 }
 
 // settle chooses from what is proven when the budget is used up. Judging costs a machine's time, not
-// a model's money, so the clock that ran out does not end it.
-func (r *run) settle(ctx context.Context, reason string) error {
-	end := context.WithoutCancel(ctx)
-	if err := r.endAttempt(end, "exhausted", or(reason, "the budget ran out")); err != nil {
+// a model's money, so the clock that ran out does not end it; it has a time of its own beyond that, and
+// what is not judged by its end counts for nobody.
+func (r *run) settle(ctx context.Context) error {
+	if err := r.prepare(ctx); err != nil { // the clock may have ended it half-way
 		return err
 	}
-	if _, err := r.judge(end); err != nil {
+	if err := r.endedBefore(ctx); err != nil {
 		return err
 	}
-	return r.choose(end, false)
+	if err := r.endAttempt(ctx, "exhausted", "the budget ran out"); err != nil {
+		return err
+	}
+	if err := r.endAgents(ctx); err != nil {
+		return err
+	}
+	judging, cancel := context.WithTimeout(ctx, r.cfg.Judging+max(r.limits().Wall-r.j.Spent().Wall, 0))
+	defer cancel()
+	if _, err := r.judge(judging); err != nil && (ctx.Err() != nil || judging.Err() == nil) {
+		return err
+	}
+	return r.choose(context.WithoutCancel(ctx), false)
 }
 
 // overBudget reports a clock that ran out.
@@ -108,12 +125,8 @@ func overBudget(ctx context.Context) bool {
 
 // beginAttempt starts from the base: nothing of another attempt's sandbox is taken over.
 func (r *run) beginAttempt(ctx context.Context, n int) error {
-	for id, s := range r.j.Summary().Sandboxes {
-		if s.Purpose == purposeAgent {
-			if err := r.discard(ctx, id); err != nil {
-				return err
-			}
-		}
+	if err := r.endAgents(ctx); err != nil {
+		return err
 	}
 	of := r.j.Summary().Created.Attempts
 	r.progress("agent", fmt.Sprintf("attempt %d of %d", n, of))
@@ -123,6 +136,18 @@ func (r *run) beginAttempt(ctx context.Context, n int) error {
 	}
 	_, err := r.j.Append(ctx, started)
 	return err
+}
+
+// endAgents ends the agent's sandboxes that earlier attempts left.
+func (r *run) endAgents(ctx context.Context) error {
+	for id, s := range r.j.Summary().Sandboxes {
+		if s.Purpose == purposeAgent {
+			if err := r.discard(ctx, id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // endAttempt keeps what the attempt came to, and frees the task for the next one.
@@ -155,7 +180,7 @@ func (r *run) endedBefore(ctx context.Context) error {
 	switch {
 	case sum.Attempts.Current == nil:
 		return nil
-	case sum.State == task.Verifying && sum.Verification != nil && sum.Verification.Kind.Accepted():
+	case justVerified(sum):
 		v, err := r.recordedVerdict(ctx)
 		if err != nil {
 			return err
@@ -196,6 +221,9 @@ func (r *run) judge(ctx context.Context) (agree bool, err error) {
 		for _, y := range list {
 			if _, known := passes(sum.Attempts, x.N, y.N); known || x.N == y.N {
 				continue
+			}
+			if err := r.drained(); err != nil {
+				return false, err
 			}
 			if err := r.cross(ctx, x, y); err != nil {
 				return false, err

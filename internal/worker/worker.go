@@ -54,7 +54,10 @@ type Config struct {
 	Questions   Questions    // that the agent may ask
 	Rebase      string       // what is done when the target branch has moved: see [config.RebaseVerify]
 	Most        task.Limits  // to which a person may raise a budget; 0: not at all
-	Protected   []string     // globs of paths to hold, beside the built-in ones
+	// Judging is how long what several attempts proved is compared once the task's time is over; 0: a
+	// quarter of an hour.
+	Judging     time.Duration
+	Protected   []string // globs of paths to hold, beside the built-in ones
 	AuthorName  string
 	AuthorEmail string
 	MaxOutput   int // tokens of one reply
@@ -83,6 +86,9 @@ type Worker struct{ cfg Config }
 func New(cfg Config) *Worker {
 	if cfg.LeaseTTL == 0 {
 		cfg.LeaseTTL = 30 * time.Second
+	}
+	if cfg.Judging == 0 {
+		cfg.Judging = 15 * time.Minute
 	}
 	if cfg.Secrets == nil {
 		cfg.Secrets = secrets.New(nil)
@@ -234,6 +240,9 @@ func (r *run) guarded(ctx context.Context, events []event.Event) error {
 		budget = ctx
 	}
 	err := r.stages(budget, events)
+	if err != nil && (overBudget(budget) || errors.Is(err, errSpent)) && r.proven() {
+		budget, err = ctx, r.settle(ctx)
+	}
 	if err == nil && r.j.state() == task.Publishing {
 		budget = ctx
 		err = r.publish(ctx)
