@@ -19,6 +19,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/access"
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/live"
+	"github.com/daybreak-agent/daybreak/internal/overview"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
@@ -52,7 +53,6 @@ type Desk interface {
 	// Approve lets the verified change of a task that waits for it be published; tree is the one that
 	// was looked at, "" the one that waits. Class Conflict when another one or nothing waits.
 	Approve(ctx context.Context, id task.ID, who, tree string) error
-	Fleet(ctx context.Context) (Fleet, error)
 }
 
 // Config is what the API needs. All fields are required.
@@ -60,6 +60,7 @@ type Config struct {
 	Records Records
 	Desk    Desk
 	Gate    *access.Gate
+	Board   *overview.Board
 	Hub     *live.Hub
 	Key     string // verifies the checkpoints of this installation, as `daybreak key` prints it
 	Now     func() time.Time
@@ -68,14 +69,13 @@ type Config struct {
 
 // API answers. It is safe for concurrent use.
 type API struct {
-	cfg      Config
-	named    *named
-	outcomes *outcomes
+	cfg   Config
+	named *named
 }
 
 // New returns an API.
 func New(cfg Config) *API {
-	return &API{cfg: cfg, named: newNamed(cfg.Records), outcomes: newOutcomes(cfg.Records)}
+	return &API{cfg: cfg, named: newNamed(cfg.Records)}
 }
 
 // Routes are all addresses below /api.

@@ -10,6 +10,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/access"
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/outcome"
+	"github.com/daybreak-agent/daybreak/internal/overview"
 	"github.com/daybreak-agent/daybreak/internal/store/storetest"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
@@ -286,19 +287,41 @@ func TestSums(t *testing.T) {
 
 func TestFleetAndMe(t *testing.T) {
 	l := newLab(t)
-	l.desk.fleet = Fleet{
-		Running:   []Running{{Task: storetest.ID(1), Repo: "https://hub/open/x", State: task.Working, Owner: "host:1"}, {Task: storetest.ID(2), Repo: "https://hub/secret/x", State: task.Working}},
-		Queue:     []Queued{{Task: storetest.ID(3), Repo: "https://hub/secret/x", State: task.Queued}},
-		Sandboxes: []Sandbox{{Task: storetest.ID(1), Repo: "https://hub/open/x", ID: "s"}, {Task: storetest.ID(2), Repo: "https://hub/secret/x", ID: "s2"}},
-		Limits:    []Limit{{Model: "m", Value: []byte(`{"a": 1}`)}},
+	open, secret := "https://hub/open/x", "https://hub/secret/x"
+	l.desk.fleet = overview.Fleet{
+		Running: []overview.Running{{Task: storetest.ID(1), Repo: open, State: task.Working, Owner: "host:1"}, {Task: storetest.ID(2), Repo: secret, State: task.Working}},
+		Queue:   []overview.Queued{{Task: storetest.ID(3), Repo: secret, State: task.Queued}}, Caps: overview.Caps{Total: 9, Repo: 3, Author: 2},
+		Sandboxes: []overview.Sandbox{{Task: storetest.ID(1), Repo: open, ID: "s", Since: l.now()}, {Task: storetest.ID(2), Repo: secret, ID: "s2"}},
+		Workers:   []overview.Worker{{Owner: "host:1", Tasks: 2, Slots: 4, Here: true}},
+		Ready: overview.Ready{
+			Repos: []overview.ReadyRepo{{Repo: open, Waiting: 1}, {Repo: secret, Waiting: 2}, {Waiting: 1}},
+			Sums:  &overview.ReadySums{Waiting: 4, Most: 6},
+		},
+		Limits: []overview.Limit{{Model: "m", Value: []byte(`{"a": 1}`), Meters: []overview.Meter{{Name: "requests", Most: 50, Left: 3, Gains: 50}}, Blocked: l.now()}},
+		Registries: overview.Registries{
+			Recent: []overview.Asked{{Task: storetest.ID(1), Repo: open, Ecosystem: "npm", Name: "left-pad"}, {Task: storetest.ID(2), Repo: secret, Name: "secret-lib", Refused: "name.budget"}, {Name: "doctor"}},
+			Sums:   &overview.RegistrySums{Upstreams: []string{"npm registry.test"}, Served: 9},
+		},
 	}
-	f := decodeInto[Fleet](t, l.call(t, operator, "GET", "/api/fleet", ""))
-	if len(f.Running) != 2 || len(f.Queue) != 1 || len(f.Sandboxes) != 2 || len(f.Limits) != 1 || f.Running[0].Owner == "" {
+	f := decodeInto[overview.Fleet](t, l.call(t, operator, "GET", "/api/fleet", ""))
+	if len(f.Running) != 2 || len(f.Queue) != 1 || len(f.Sandboxes) != 2 || len(f.Limits) != 1 || f.Running[0].Owner == "" || f.Caps.Total != 9 || len(f.Workers) != 1 ||
+		len(f.Ready.Repos) != 3 || f.Ready.Sums.Waiting != 4 || len(f.Registries.Recent) != 3 || f.Registries.Sums.Served != 9 || f.Partial {
 		t.Errorf("%+v", f)
 	}
-	f = decodeInto[Fleet](t, l.call(t, person("reader"), "GET", "/api/fleet", ""))
-	if len(f.Running) != 1 || len(f.Queue) != 0 || len(f.Sandboxes) != 1 || len(f.Limits) != 0 || f.Running[0].Owner != "" {
-		t.Errorf("a reader: %+v", f)
+	for name, v := range map[string]access.Viewer{"a reader": person("reader"), "a token": ci} {
+		w := l.call(t, v, "GET", "/api/fleet", "")
+		f = decodeInto[overview.Fleet](t, w)
+		if len(f.Running) != 1 || len(f.Queue) != 0 || len(f.Sandboxes) != 1 || len(f.Limits) != 0 || f.Running[0].Owner != "" || f.Caps.Total != 0 || len(f.Workers) != 0 ||
+			len(f.Ready.Repos) != 1 || f.Ready.Sums != nil || len(f.Registries.Recent) != 1 || f.Registries.Sums != nil {
+			t.Errorf("%s: %+v", name, f)
+		}
+		if strings.Contains(w.Body.String(), "secret") {
+			t.Errorf("%s learns of a repository: %s", name, w.Body)
+		}
+	}
+	w := l.call(t, access.Viewer{Name: "none", Via: access.ViaOIDC, Scopes: []access.Scope{access.Read}}, "GET", "/api/fleet", "")
+	if strings.Contains(w.Body.String(), "hub") || w.Code != 200 {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	me := decodeInto[Me](t, l.call(t, ci, "GET", "/api/whoami", ""))
 	if me.Name != "ci" || me.Operates || !slices.Equal(me.Scopes, []access.Scope{access.Read, access.Create}) || len(me.Repos) != 1 || me.Key != "key" {

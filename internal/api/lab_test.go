@@ -23,6 +23,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/forge"
 	"github.com/daybreak-agent/daybreak/internal/live"
+	"github.com/daybreak-agent/daybreak/internal/overview"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/store/sqlite"
 	"github.com/daybreak-agent/daybreak/internal/store/storetest"
@@ -36,7 +37,7 @@ type desk struct {
 	said  []string
 	asked []Request
 	err   error
-	fleet Fleet
+	fleet overview.Fleet
 }
 
 func (d *desk) say(s ...string) error {
@@ -98,7 +99,7 @@ func (d *desk) Approve(_ context.Context, _ task.ID, who, tree string) error {
 	return d.say("approve", who, tree)
 }
 
-func (d *desk) Fleet(context.Context) (Fleet, error) { return d.fleet, d.err }
+func (d *desk) Fleet(context.Context) (overview.Fleet, error) { return d.fleet, d.err }
 
 // hub is a forge of which only permissions are asked: whoever is named "writer" and "reader" may,
 // until they may not.
@@ -159,12 +160,13 @@ func newLab(t *testing.T) *lab {
 	log := slog.New(slog.DiscardHandler)
 	l.live = live.New(live.Config{Source: st, Total: 4, Viewer: 2, Now: l.now, Logger: log})
 	t.Cleanup(l.live.Close)
+	gate := access.NewGate(access.GateConfig{
+		Host: func(repo string) (forge.Host, bool) { return l.hub, strings.HasPrefix(repo, "https://hub/") },
+		Task: st.Task, Now: l.now,
+	})
 	l.API = New(Config{
-		Records: st, Desk: l.desk, Hub: l.live, Key: "key", Now: l.now, Logger: log,
-		Gate: access.NewGate(access.GateConfig{
-			Host: func(repo string) (forge.Host, bool) { return l.hub, strings.HasPrefix(repo, "https://hub/") },
-			Task: st.Task, Now: l.now,
-		}),
+		Records: st, Desk: l.desk, Hub: l.live, Key: "key", Now: l.now, Logger: log, Gate: gate,
+		Board: overview.New(overview.Config{Records: st, Gate: gate, Fleet: l.desk.Fleet, Streams: l.live.Open, Now: l.now}),
 	})
 	if l.doc, err = openapi3.NewLoader().LoadFromData(description); err != nil {
 		t.Fatal(err)

@@ -98,8 +98,9 @@ const queuePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'un
 // storybook adds pages of hard states, for development.
 func (a *App) Server(ctx context.Context, ready func(context.Context) error, hub *live.Hub, mail *intake.Intake, storybook bool) (*server.Server, error) {
 	gate := a.Gate()
+	board := a.board(gate, hub)
 	site, err := web.New(web.Config{
-		Source: a.Store, Desk: a.desk(), Gate: gate, Hub: hub, Now: a.Now, Logger: a.opts.Logger,
+		Source: a.Store, Desk: a.desk(), Gate: gate, Board: board, Hub: hub, Now: a.Now, Logger: a.opts.Logger,
 		Key: base64.StdEncoding.EncodeToString(a.PublicKey()), SignOut: true, Storybook: storybook,
 	})
 	if err != nil {
@@ -123,7 +124,7 @@ func (a *App) Server(ctx context.Context, ready func(context.Context) error, hub
 	}
 	s.Mount(site.Routes()...)
 	s.Mount(api.New(api.Config{
-		Records: a.Store, Desk: a.Desk(), Gate: gate, Hub: hub, Key: base64.StdEncoding.EncodeToString(a.PublicKey()), Now: a.Now, Logger: a.opts.Logger,
+		Records: a.Store, Desk: a.Desk(), Gate: gate, Board: board, Hub: hub, Key: base64.StdEncoding.EncodeToString(a.PublicKey()), Now: a.Now, Logger: a.opts.Logger,
 	}).Routes()...)
 	if a.queue != nil {
 		pages, err := a.QueuePages(ctx, "/queue")

@@ -12,6 +12,9 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/api"
 	"github.com/daybreak-agent/daybreak/internal/config"
 	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/mirror"
+	"github.com/daybreak-agent/daybreak/internal/mirror/service"
+	"github.com/daybreak-agent/daybreak/internal/overview"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
@@ -116,8 +119,9 @@ func TestDesk(t *testing.T) {
 	if _, err := d.Budget(ctx, made.ID, "olga", task.Limits{Cost: 1_000_000_000}); task.ClassOf(err) != task.Invalid {
 		t.Errorf("beyond what the operator allows: %v", err)
 	}
-	f, err := d.Fleet(ctx)
-	if err != nil || len(f.Queue) != 1 || f.Queue[0].Task != made.ID || len(f.Running) != 0 {
+	fl := &fleet{a: a, folds: newFolds(a.Store), repos: map[task.ID]string{}}
+	f, err := fl.now(ctx)
+	if err != nil || len(f.Queue) != 1 || f.Queue[0].Task != made.ID || len(f.Running) != 0 || f.Queue[0].Since.IsZero() || f.Ready.Sums != nil || f.Registries.Sums != nil {
 		t.Errorf("%+v %v", f, err)
 	}
 	l, err := a.queue.store.Claim(ctx, store.Job{ID: mustJob(t, a), Task: made.ID}, "w", time.Minute, store.Caps{})
@@ -136,10 +140,29 @@ func TestDesk(t *testing.T) {
 		}
 	}
 	for range 2 { // the second time folded on
-		f, err = d.Fleet(ctx)
+		f, err = fl.now(ctx)
 		if err != nil || len(f.Queue) != 0 || len(f.Running) != 1 || len(f.Sandboxes) != 1 || f.Sandboxes[0].ID != "box" {
-			t.Errorf("%+v %v", f, err)
+			t.Fatalf("%+v %v", f, err)
 		}
+		if f.Running[0].Since.IsZero() || f.Sandboxes[0].Since.Before(f.Running[0].Since) || len(f.Workers) != 1 || f.Workers[0] != (overview.Worker{Owner: "w", Tasks: 1}) {
+			t.Errorf("%+v", f)
+		}
+	}
+	a.slots = 3
+	a.asked.add([]mirror.Entry{{Task: made.ID, Ecosystem: mirror.NPM, Name: "old"}})
+	a.asked.add([]mirror.Entry{{Task: made.ID, Ecosystem: mirror.NPM, Name: "left-pad", New: true}, {Task: "doctor", Name: "x", Refused: mirror.ReasonBudget}})
+	a.mirror = service.New(service.Config{})
+	if f, err = fl.now(ctx); err != nil || len(f.Workers) != 2 || f.Registries.Sums != nil {
+		t.Fatalf("%+v %v", f, err)
+	}
+	if r := f.Registries.Recent; len(r) != 3 || r[0].Repo != "" || r[0].Refused == "" || r[1].Name != "left-pad" || r[1].Repo != f.Running[0].Repo || !r[1].New || r[2].Name != "old" {
+		t.Errorf("%+v", r)
+	}
+	for range 50 {
+		a.asked.add([]mirror.Entry{{Name: "many"}})
+	}
+	if n := len(a.asked.all()); n != maxRecent {
+		t.Errorf("%d lines of the ledger are kept", n)
 	}
 	stopped, err := event.New(event.StateChanged{From: task.Preparing, To: task.Stopped})
 	if err != nil {

@@ -74,6 +74,8 @@ type App struct {
 	registry *intake.Registry
 	runtime  *oci.Runtime            // once asked for
 	ready    *warm.Pool              // where tasks are served, unless it is off
+	slots    int                     // tasks that this process works on at once
+	asked    *recent                 // what its sandboxes asked the registries
 	mirror   *service.Keeper         // once asked for
 	known    func() *catalog.Catalog // the embedded one, decoded at first use
 	watch    *watch                  // once asked for
@@ -106,7 +108,7 @@ func Open(ctx context.Context, o Options) (*App, error) {
 	if err := os.MkdirAll(filepath.Join(o.Dir, "git-home"), 0o700); err != nil {
 		return nil, &task.Error{Class: task.Unavailable, Msg: "cannot make the data directory", Err: err, Fix: "use --dir to name one that you may write"}
 	}
-	a := &App{Config: o.Config, Dir: o.Dir, Now: o.Now, opts: o}
+	a := &App{Config: o.Config, Dir: o.Dir, Now: o.Now, opts: o, asked: &recent{}}
 	o.Logger = maskedLogger(o.Logger, a.secrets)
 	a.opts.Logger = o.Logger
 	err := a.openStore(ctx, o)

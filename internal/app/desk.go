@@ -2,14 +2,10 @@ package app
 
 import (
 	"context"
-	"encoding/json"
-	"slices"
 	"strings"
-	"sync"
 
 	"github.com/oklog/ulid/v2"
 
-	"github.com/daybreak-agent/daybreak/internal/api"
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/policy"
 	"github.com/daybreak-agent/daybreak/internal/store"
@@ -159,105 +155,4 @@ func (t desk) Retry(ctx context.Context, id task.ID, who string) (task.ID, error
 		return "", &task.Error{Class: task.Conflict, Msg: "the task cannot be begun anew"}
 	}
 	return made.ID, nil
-}
-
-// Fleet implements api.Desk.
-func (t desk) Fleet(ctx context.Context) (f api.Fleet, err error) {
-	running := map[task.ID]bool{}
-	ts, err := t.a.Store.Tasks(ctx, store.Filter{States: []task.State{task.Queued, task.Preparing, task.Working, task.Verifying, task.Publishing}, Limit: maxFleet})
-	if err != nil {
-		return f, err
-	}
-	for _, x := range ts {
-		if x.Owner == "" {
-			continue
-		}
-		running[x.ID] = true
-		f.Running = append(f.Running, api.Running{Task: x.ID, Repo: x.Repo, Title: x.Title, State: x.State, Owner: x.Owner, Epoch: x.Epoch, Until: x.Until.UTC()})
-		boxes, err := t.folds.sandboxes(ctx, x)
-		if err != nil {
-			return f, err
-		}
-		f.Sandboxes = append(f.Sandboxes, boxes...)
-	}
-	t.folds.keep(running)
-	if t.a.queue == nil {
-		return f, nil
-	}
-	queued, err := t.a.queue.store.Unfinished(ctx)
-	if err != nil {
-		return f, err
-	}
-	for _, x := range queued {
-		if x.Owner == "" && x.Job != 0 {
-			f.Queue = append(f.Queue, api.Queued{Task: x.ID, Repo: x.Repo, Title: x.Title, State: x.State, Author: x.Author, Priority: x.Priority, Due: x.Due.UTC()})
-		}
-	}
-	f.Limits, err = t.limits(ctx)
-	return f, err
-}
-
-// maxFleet is how many unfinished tasks are looked at.
-const maxFleet = 2000
-
-// limits is what providers said of the models that are in use here.
-func (t desk) limits(ctx context.Context) (out []api.Limit, err error) {
-	if t.a.Config.Model == "" {
-		return nil, nil
-	}
-	err = t.a.Store.Update(ctx, limitKey(t.a.Config.Model), func(old []byte) ([]byte, error) {
-		out = nil
-		if json.Valid(old) {
-			out = []api.Limit{{Model: t.a.Config.Model, Value: append(json.RawMessage{}, old...)}}
-		}
-		return old, nil
-	})
-	return out, err
-}
-
-// folds are the summaries of running tasks, each folded on from where it was.
-type folds struct {
-	st store.Store
-
-	mu  sync.Mutex
-	all map[task.ID]*event.Summary
-}
-
-func newFolds(st store.Store) *folds { return &folds{st: st, all: map[task.ID]*event.Summary{}} }
-
-func (f *folds) sandboxes(ctx context.Context, t store.Task) ([]api.Sandbox, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	sum := f.all[t.ID]
-	if sum == nil {
-		sum = &event.Summary{}
-	}
-	events, err := f.st.Events(ctx, t.ID, sum.LastSeq, 0)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range events {
-		if err := sum.Apply(e); err != nil {
-			delete(f.all, t.ID)
-			return nil, err
-		}
-	}
-	f.all[t.ID] = sum
-	var out []api.Sandbox
-	for _, b := range sum.Sandboxes {
-		out = append(out, api.Sandbox{Task: t.ID, Repo: t.Repo, ID: b.ID, Purpose: b.Purpose, Runtime: b.Runtime, Isolation: b.Isolation})
-	}
-	slices.SortFunc(out, func(a, b api.Sandbox) int { return strings.Compare(a.ID, b.ID) })
-	return out, nil
-}
-
-// keep forgets the tasks that run no more.
-func (f *folds) keep(running map[task.ID]bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for id := range f.all {
-		if !running[id] {
-			delete(f.all, id)
-		}
-	}
 }

@@ -44,6 +44,7 @@ type registries struct {
 	keeper *service.Keeper
 	cfg    config.Mirror
 	tokens []string // planted ones and secrets, which no name may carry
+	asked  *recent
 }
 
 // Network is the way of sandboxes to the package registries. Nothing is started before the first
@@ -66,7 +67,7 @@ func (a *App) Network() (network.Network, error) {
 		// answer it is there.
 		go func() { _, _ = a.mirror.Configured(context.Background()) }() // its error is met by who needs it
 	}
-	r := &registries{keeper: a.mirror, cfg: a.Config.Mirror}
+	r := &registries{keeper: a.mirror, cfg: a.Config.Mirror, asked: a.asked}
 	for _, s := range a.secrets() {
 		r.tokens = append(r.tokens, s.Value)
 	}
@@ -149,7 +150,11 @@ func (r *registries) Open(ctx context.Context, q network.Request) (*network.Way,
 					return &mirror.Denial{Reason: mirror.ReasonBudget, Detail: "another sandbox of this task used the budget of new names up"}
 				}
 			}
-			return q.Record(ctx, lines(entries))
+			if err := q.Record(ctx, lines(entries)); err != nil {
+				return err
+			}
+			r.asked.add(entries)
+			return nil
 		},
 	})
 	if err != nil {

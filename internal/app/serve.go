@@ -42,6 +42,7 @@ func (a *App) Dispatcher(workers int, draining <-chan struct{}, every ...dispatc
 		return nil, err
 	}
 	cfg.Taken = func() { watch.Add(telemetry.Takeovers, 1) }
+	a.slots = workers
 	if workers > 0 {
 		log := a.opts.Logger
 		wc, err := a.workerConfig(Hooks{Observe: func(e event.Event, _ event.Payload) {

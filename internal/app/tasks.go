@@ -22,13 +22,12 @@ import (
 type desk struct {
 	a      *App
 	intake *worker.Worker
-	folds  *folds
 }
 
 // Desk takes what people want of tasks.
 func (a *App) Desk() api.Desk { return a.desk() }
 
-func (a *App) desk() desk { return desk{a, a.Intake(), newFolds(a.Store)} }
+func (a *App) desk() desk { return desk{a, a.Intake()} }
 
 // Repository implements api.Desk.
 func (t desk) Repository(repo string) (string, error) {

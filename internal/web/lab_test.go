@@ -19,6 +19,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/access"
 	"github.com/daybreak-agent/daybreak/internal/forge"
 	"github.com/daybreak-agent/daybreak/internal/live"
+	"github.com/daybreak-agent/daybreak/internal/overview"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/store/sqlite"
 	"github.com/daybreak-agent/daybreak/internal/store/storetest"
@@ -27,12 +28,13 @@ import (
 
 // lab is a site on a real store, with the storybook, as one viewer at a time sees it.
 type lab struct {
-	t    testing.TB
-	st   store.Store
-	site *Site
-	desk *desk
-	mux  *http.ServeMux
-	who  access.Viewer
+	t     testing.TB
+	st    store.Store
+	site  *Site
+	fleet *fleet
+	desk  *desk
+	mux   *http.ServeMux
+	who   access.Viewer
 }
 
 func now() time.Time { return time.Date(2026, 3, 2, 6, 0, 0, 0, time.UTC) }
@@ -50,8 +52,10 @@ func newLab(t testing.TB) *lab {
 		st.Close()
 	})
 	gate := access.NewGate(access.GateConfig{Host: func(string) (forge.Host, bool) { return nil, false }, Task: st.Task, Now: now})
-	l := &lab{t: t, st: st, desk: &desk{}, mux: http.NewServeMux(), who: access.Viewer{Name: "mira", All: true, Scopes: access.Scopes()}}
-	if l.site, err = New(Config{Source: st, Desk: l.desk, Gate: gate, Hub: hub, Now: now, Logger: log, SignOut: true, Storybook: true}); err != nil {
+	fleet := &fleet{}
+	board := overview.New(overview.Config{Records: st, Gate: gate, Fleet: fleet.now, Streams: hub.Open, Now: fleet.clock})
+	l := &lab{t: t, st: st, fleet: fleet, desk: &desk{}, mux: http.NewServeMux(), who: access.Viewer{Name: "mira", All: true, Scopes: access.Scopes()}}
+	if l.site, err = New(Config{Source: st, Desk: l.desk, Gate: gate, Board: board, Hub: hub, Now: now, Logger: log, SignOut: true, Storybook: true}); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range l.site.Routes() {
@@ -133,6 +137,32 @@ func (d *desk) Approve(_ context.Context, id task.ID, who, tree string) error {
 
 func (d *desk) Retry(_ context.Context, id task.ID, who string) (task.ID, error) {
 	return storetest.ID(77), d.note("retry", string(id), who)
+}
+
+// fleet is what runs, as a test says; each time it is asked it is a minute later.
+type fleet struct {
+	mu    sync.Mutex
+	f     overview.Fleet
+	asked int
+}
+
+func (f *fleet) set(n overview.Fleet) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.f = n
+}
+
+func (f *fleet) now(context.Context) (overview.Fleet, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.f, nil
+}
+
+func (f *fleet) clock() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	return now().Add(time.Duration(f.asked) * time.Minute)
 }
 
 // element is a start tag of a page.

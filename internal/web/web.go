@@ -17,6 +17,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/access"
 	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/live"
+	"github.com/daybreak-agent/daybreak/internal/overview"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/task"
 	"github.com/daybreak-agent/daybreak/internal/web/render"
@@ -48,6 +49,7 @@ type Config struct {
 	Source    Source
 	Desk      Desk // may be nil: pages only show
 	Gate      *access.Gate
+	Board     *overview.Board
 	Hub       *live.Hub
 	Now       func() time.Time
 	Logger    *slog.Logger
