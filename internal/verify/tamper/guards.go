@@ -21,7 +21,7 @@ const maxAhead = 400
 
 // guardsOf reads a body of a language with braces, in one pass.
 func guardsOf(toks []token, closing []int, l syntax.Lang) []guard {
-	g := guarder{toks: toks, closing: closing, l: l, change: make([]guard, len(toks)+1), control: make([]bool, len(toks))}
+	g := guarder{toks: toks, closing: closing, l: l, change: make([]guard, len(toks)+1), control: make([]bool, len(toks)), literal: make([]bool, len(toks))}
 	for i := range toks {
 		g.mark(i)
 	}
@@ -34,6 +34,7 @@ type guarder struct {
 	l       syntax.Lang
 	change  []guard // what begins (positive) and ends (negative) at a token; swallowed is kept apart
 	control []bool  // braces that belong to a statement, not to a function
+	literal []bool  // braces of function literals whose type ends before them
 	swallow []int
 	scopes  []scope
 }
@@ -62,7 +63,7 @@ func (g *guarder) mark(i int) {
 	}
 	if t.Kind == syntax.Punct {
 		if t.Text == "{" {
-			g.scopes = append(g.scopes, scope{i, g.closing[i], i == 0 || lambda(g.toks, i, g.l) || g.at(i-1) == ")" && !g.control[i]})
+			g.scopes = append(g.scopes, scope{i, g.closing[i], i == 0 || g.literal[i] || lambda(g.toks, i, g.l) || g.at(i-1) == ")" && !g.control[i]})
 		}
 		return
 	}
@@ -96,9 +97,39 @@ func (g *guarder) mark(i int) {
 		if g.at(i+1) == "(" {
 			g.swallow = append(g.swallow, i+1, g.closing[i+1])
 		}
+	case "func":
+		if open := g.goLiteral(i); open > 0 {
+			g.literal[open] = true
+		}
 	case "return":
 		g.leave(i)
 	}
+}
+
+// goLiteral finds the brace of a Go function literal, whose results may stand before it: a return
+// in it ends that function and not the test.
+func (g *guarder) goLiteral(i int) int {
+	if g.l != syntax.Go || g.at(i+1) != "(" {
+		return 0
+	}
+	j := g.closing[i+1]
+	for n := 0; j < len(g.toks) && n < maxAhead && g.toks[j].Line == g.toks[g.closing[i+1]-1].Line; n++ {
+		switch g.at(j) {
+		case "{":
+			if before := g.at(j - 1); before != "struct" && before != "interface" {
+				return j
+			}
+			j = g.closing[j]
+			continue
+		case "(", "[":
+			j = g.closing[j]
+			continue
+		case ",", ";", ")", "]", "}", "=", ":=":
+			return 0 // a type alone
+		}
+		j++
+	}
+	return 0
 }
 
 // head finds the brace, or the statement, after the head of a condition or a loop.

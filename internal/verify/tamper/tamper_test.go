@@ -124,6 +124,8 @@ func TestGo(t *testing.T) {
 		{"left out by a constraint", p, goOld, "//go:build ignore\n\n" + goOld, []string{"test_skipped/block"}},
 		{"returns at once", p, goOld, goEdit("c := NewCart()", "return\n\tc := NewCart()"), []string{"test_emptied/block"}},
 		{"emptied", p, "package a\nfunc TestX(t *testing.T) {\n\tif F() != 1 {\n\t\tt.Fatal()\n\t}\n}\n", "package a\nfunc TestX(t *testing.T) {\n}\n", []string{"test_emptied/block"}},
+		{"a return of a function inside", p, goOld, goEdit("c := NewCart()", "gen := func() test {\n\t\treturn test{1}\n\t}\n\tf := func(x []int) (map[string]struct{}, error) {\n\t\treturn nil, nil\n\t}\n\tc := NewCart()"), nil},
+		{"a return beside a function inside", p, goOld, goEdit("c := NewCart()", "gen := func() test {\n\t\treturn test{1}\n\t}\n\tif gen() != nil {\n\t\treturn\n\t}\n\tc := NewCart()"), []string{"assertion_loosened/warn"}},
 		{"expected value", p, goOld, goEdit("got != 30", "got != 31"), []string{"expected_changed/warn"}},
 		{"turned around", p, goOld, goEdit("err == nil", "err != nil"), []string{"expected_changed/warn"}},
 		{"fail became log", p, goOld, goEdit(`t.Fatal("want an error")`, `t.Log("want an error")`), []string{"assertion_removed/warn"}},
