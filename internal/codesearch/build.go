@@ -293,9 +293,36 @@ func (b *builder) write(d *draft) error {
 	return nil
 }
 
-func (d *draft) encode(w io.Writer) (int64, error) {
-	// A counting sort: documents come in ascending order, so each list ends up sorted. Only the
-	// trigrams that occur are looked at, as a segment may be of a few files.
+// fewPostings is when a table of all trigrams takes longer to clear than the postings to sort.
+const fewPostings = 1 << 20
+
+// lists calls yield with the documents of each trigram, ascending both. What yield is given is its
+// own until it returns.
+func (d *draft) lists(yield func(t trigram, docs []uint32)) {
+	if d.postings > fewPostings {
+		d.listsOfMany(yield)
+		return
+	}
+	pairs := make([]uint64, 0, d.postings)
+	for i, doc := range d.docs {
+		for _, t := range doc.tri {
+			pairs = append(pairs, uint64(t)<<32|uint64(i))
+		}
+	}
+	slices.Sort(pairs)
+	var docs []uint32
+	for i, p := range pairs {
+		docs = append(docs, uint32(p))
+		if t := p >> 32; i+1 == len(pairs) || pairs[i+1]>>32 != t {
+			yield(trigram(t), docs)
+			docs = docs[:0]
+		}
+	}
+}
+
+// listsOfMany is lists by a counting sort: documents come in ascending order, so each list ends up
+// sorted.
+func (d *draft) listsOfMany(yield func(t trigram, docs []uint32)) {
 	next := make([]uint32, 1<<24)
 	var occurring []trigram
 	for _, doc := range d.docs {
@@ -306,7 +333,7 @@ func (d *draft) encode(w io.Writer) (int64, error) {
 		}
 	}
 	slices.Sort(occurring)
-	entries, at := len(occurring), uint32(0)
+	at := uint32(0)
 	for _, t := range occurring {
 		n := next[t]
 		next[t] = at
@@ -320,18 +347,22 @@ func (d *draft) encode(w io.Writer) (int64, error) {
 		}
 		d.docs[i].tri = nil
 	}
-	table := make([]byte, 0, entries*entrySize)
-	var postings []byte
 	at = 0
 	for _, t := range occurring {
-		list := all[at:next[t]]
+		yield(t, all[at:next[t]])
 		at = next[t]
+	}
+}
+
+func (d *draft) encode(w io.Writer) (int64, error) {
+	var table, postings []byte
+	d.lists(func(t trigram, docs []uint32) {
 		table = append(table, byte(t>>16), byte(t>>8), byte(t))
-		table = binary.LittleEndian.AppendUint32(table, uint32(len(list)))
+		table = binary.LittleEndian.AppendUint32(table, uint32(len(docs)))
 		off := uint64(len(postings))
 		table = append(table, byte(off), byte(off>>8), byte(off>>16), byte(off>>24), byte(off>>32))
-		postings = appendList(postings, list, len(d.docs))
-	}
+		postings = appendList(postings, docs, len(d.docs))
+	})
 	var records, paths []byte
 	for _, doc := range d.docs {
 		records = binary.LittleEndian.AppendUint32(records, uint32(len(paths)))
@@ -345,7 +376,7 @@ func (d *draft) encode(w io.Writer) (int64, error) {
 	h := head[len(magic):]
 	binary.LittleEndian.PutUint32(h, uint32(len(d.docs)))
 	binary.LittleEndian.PutUint32(h[4:], uint32(len(paths)))
-	binary.LittleEndian.PutUint32(h[8:], uint32(entries))
+	binary.LittleEndian.PutUint32(h[8:], uint32(len(table)/entrySize))
 	binary.LittleEndian.PutUint64(h[12:], uint64(len(postings)))
 	binary.LittleEndian.PutUint32(head[headerSize-4:], crc32.ChecksumIEEE(head[:headerSize-4]))
 	total := int64(0)

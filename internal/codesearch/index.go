@@ -39,7 +39,7 @@ func (b *builder) finish(dead [][]uint32) (Stats, error) {
 	for i, d := range dead {
 		b.man.Segments[i].Dead = d
 	}
-	b.man.Version = manifestVersion
+	b.man.Version, b.stats.Index = manifestVersion, 0
 	for _, s := range b.man.Segments {
 		b.stats.Index += s.Bytes
 	}
@@ -192,52 +192,104 @@ func (x *Index) Children(dir string, yield func(path string) bool) error {
 	return nil
 }
 
-// tooManyParts is when advancing an index costs its queries more than building it anew.
-const tooManyParts = 8
-
 // Advance writes the index of another tree into dir: old's, less the files that are gone, with
-// those that changed or are new read from tree. Only what is new is written: the files of old that
-// kept names belong to the result as they are, and the caller gives dir the same. kept is nil, and
-// nothing is written, when building anew is the better way.
+// those that changed or are new read from tree. The files of old that kept names belong to the
+// result as they are, and the caller gives dir the same; what is written is in proportion to the
+// changes. kept is nil, and nothing is written, when building anew is the better way.
+//
+// What was written for earlier changes is read again together with the new ones, as in a
+// log-structured merge tree (O'Neil and others, 1996), for as long as it is no more than twice as
+// much: so the parts grow geometrically, and their number with the logarithm of the changes.
 func Advance(ctx context.Context, dir string, old *Index, tree string, changed, gone []string, o BuildOptions) (st Stats, kept []string, err error) {
-	if len(old.parts) == 0 || len(old.parts) >= tooManyParts || (len(changed)+len(gone))*4 > old.man.Stats.Files {
+	if len(old.parts) == 0 || (len(changed)+len(gone))*4 > old.man.Stats.Files {
 		return Stats{}, nil, nil
+	}
+	b := &builder{dir: dir, o: o, stats: old.man.Stats}
+	b.man.Rules = old.man.Rules
+	dead, err := b.bury(old, slices.Concat(changed, gone))
+	if err != nil {
+		return Stats{}, nil, err
+	}
+	stay, docs, buried := len(old.parts), 0, 0
+	for size := len(changed); stay > 0; stay-- {
+		living := old.parts[stay-1].docs - len(dead[stay-1])
+		if living > 2*size {
+			break
+		}
+		size += living
+	}
+	for i, p := range old.parts[:stay] {
+		docs, buried = docs+p.docs, buried+len(dead[i])
+	}
+	if buried*2 >= docs {
+		return Stats{}, nil, nil
+	}
+	read := slices.Clone(changed)
+	for i, p := range old.parts[stay:] {
+		more, err := b.take(p, dead[stay+i])
+		if err != nil {
+			return Stats{}, nil, err
+		}
+		read = append(read, more...)
+	}
+	for _, info := range old.man.Segments[:stay] {
+		kept = append(kept, info.Name)
+		b.man.Segments = append(b.man.Segments, segmentInfo{Name: info.Name, Docs: info.Docs, Bytes: info.Bytes, Sum: info.Sum})
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return Stats{}, nil, err
 	}
-	b := &builder{dir: dir, o: o, stats: Stats{Skipped: old.man.Stats.Skipped}}
-	b.man.Rules = old.man.Rules
+	if err := b.add(ctx, tree, read); err != nil {
+		return Stats{}, nil, err
+	}
+	st, err = b.finish(dead[:stay])
+	return st, kept, err
+}
+
+// bury finds the documents of each part of old that no longer hold, sorted, and takes those that
+// held until now from the figures.
+func (b *builder) bury(old *Index, paths []string) ([][]uint32, error) {
 	dead := make([][]uint32, len(old.parts))
 	for i, p := range old.parts {
 		dead[i] = slices.Clone(p.dead)
 	}
-	b.stats.Files, b.stats.Text = old.man.Stats.Files, old.man.Stats.Text
-	for _, path := range slices.Concat(changed, gone) {
+	slices.Sort(paths)
+	for _, path := range slices.Compact(paths) {
 		i, n, err := old.locate(path)
 		if err != nil {
-			return Stats{}, nil, err
+			return nil, err
 		}
 		if i < 0 {
 			continue
 		}
 		d, err := old.parts[i].doc(n)
 		if err != nil {
-			return Stats{}, nil, err
+			return nil, err
 		}
 		dead[i] = append(dead[i], uint32(n))
 		b.stats.Files--
 		b.stats.Text -= d.size
 	}
-	for i, info := range old.man.Segments {
+	for i := range dead {
 		slices.Sort(dead[i])
-		dead[i] = slices.Compact(dead[i])
-		kept = append(kept, info.Name)
-		b.man.Segments = append(b.man.Segments, segmentInfo{Name: info.Name, Docs: info.Docs, Bytes: info.Bytes, Sum: info.Sum})
 	}
-	if err := b.add(ctx, tree, changed); err != nil {
-		return Stats{}, nil, err
+	return dead, nil
+}
+
+// take names the living documents of a part that will be read again, and takes them from the
+// figures.
+func (b *builder) take(p part, dead []uint32) (paths []string, err error) {
+	for n := range p.docs {
+		if _, gone := slices.BinarySearch(dead, uint32(n)); gone {
+			continue
+		}
+		d, err := p.doc(n)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, string(d.path))
+		b.stats.Files--
+		b.stats.Text -= d.size
 	}
-	st, err = b.finish(dead)
-	return st, kept, err
+	return paths, nil
 }

@@ -240,6 +240,17 @@ func TestRandomAdvances(t *testing.T) {
 			t.Fatal(err)
 		}
 		most = max(most, len(segments))
+		bytes := int64(0)
+		for _, name := range segments {
+			fi, err := os.Stat(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bytes += fi.Size()
+		}
+		if st.Index != bytes {
+			t.Errorf("commit %d: %d bytes of %d", i, st.Index, bytes)
+		}
 		whole, fresh := open(t, tree, next), build(t, tree)
 		if err := whole.index.Verify(); err != nil {
 			t.Fatalf("commit %d: %v", i, err)

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -32,20 +35,19 @@ func (g *Git) Advance(ctx context.Context, gitdir, rev, old, from, dest string) 
 	if l.Commit, err = g.Commit(ctx, gitdir, l.Tree, "", neutral()); err != nil {
 		return l, err
 	}
-	laid := make(chan error, 1)
-	go func() { laid <- g.layAdvanced(ctx, gitdir, l.Commit, from, dest) }()
-	var fresh []string
-	l.Entries, fresh, err = g.linkTree(ctx, gitdir, rev, old, from, dest)
-	if err := errors.Join(<-laid, err); err != nil {
+	if err := layEmpty(l.Commit, dest); err != nil {
 		return l, err
 	}
-	if err := g.layFiles(ctx, dest, fresh); err != nil {
+	packed := make(chan error, 1)
+	go func() { packed <- g.layPack(ctx, gitdir, l.Commit, dest) }()
+	entries, err := g.advanceTree(ctx, gitdir, l.Tree, old, from, dest)
+	if err := errors.Join(<-packed, err); err != nil {
 		return l, err
 	}
-	if err := settleSome(dest, l.Entries, fresh); err != nil {
-		return l, err
-	}
-	for _, e := range l.Entries {
+	l.Entries = make([]Entry, len(entries))
+	for i := range entries {
+		e := entries[i].entry()
+		l.Entries[i] = e
 		if e.Mode != ModeSubmodule {
 			l.Files++
 		}
@@ -53,92 +55,200 @@ func (g *Git) Advance(ctx context.Context, gitdir, rev, old, from, dest string) 
 			l.Bytes += e.Size
 		}
 	}
-	return l, g.refresh(ctx, dest)
+	return l, nil
 }
 
-// linkTree links what did not change, and returns the tree with the paths that must be written.
-func (g *Git) linkTree(ctx context.Context, gitdir, rev, old, from, dest string) (entries []Entry, fresh []string, err error) {
-	diffs, err := g.ChangedPaths(ctx, gitdir, old, rev)
+// advanceTree lays out the files and the index. The index is the other's with the difference: no
+// file that both have is looked at.
+func (g *Git) advanceTree(ctx context.Context, gitdir, tree, old, from, dest string) ([]dirEntry, error) {
+	diffs, err := g.changed(ctx, gitdir, old, tree, "-t")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	changed := make(map[string]bool, len(diffs))
 	for _, d := range diffs {
-		changed[d.Path] = true
+		if d.NewMode != 0 && !usual(d.Path, d.NewMode) {
+			return nil, &task.Error{Class: task.Unavailable, Msg: fmt.Sprintf("%q is a name that a checkout has to be asked about", d.Path)}
+		}
 	}
-	if entries, err = g.ListTree(ctx, gitdir, rev); err != nil {
-		return nil, nil, err
+	b, err := os.ReadFile(filepath.Join(from, ".git", "index"))
+	if err != nil {
+		return nil, unlinkable(".git/index", err)
 	}
-	fresh, err = linkFiles(from, dest, entries, changed)
-	return entries, fresh, err
+	entries, trees, err := readIndex(b)
+	if err != nil {
+		return nil, &task.Error{Class: task.Unavailable, Msg: from + " cannot be advanced", Err: err}
+	}
+	entries, fresh, err := advanceEntries(entries, trees, diffs)
+	if err != nil {
+		return nil, err
+	}
+	if trees != nil {
+		trees[""] = tree
+	}
+	dirs := directories(entries)
+	for _, d := range dirs {
+		if err := os.Mkdir(filepath.Join(dest, d.path), 0o755); err != nil && (d.path != "" || !errors.Is(err, os.ErrExist)) {
+			return nil, err
+		}
+	}
+	if err := g.layFresh(ctx, gitdir, dest, entries, fresh); err != nil {
+		return nil, err
+	}
+	if err := linkTree(ctx, from, dest, dirs, entries, fresh); err != nil {
+		return nil, err
+	}
+	return entries, os.WriteFile(filepath.Join(dest, ".git", "index"), writeIndex(entries, trees), 0o644)
 }
 
-// layAdvanced writes dest/.git, whose index knows the files that from has as well.
-func (g *Git) layAdvanced(ctx context.Context, gitdir, commit, from, dest string) error {
-	if err := g.layRepository(ctx, gitdir, commit, dest); err != nil {
+// layFresh writes the files that are another than before, out of the mirror, and notes them.
+func (g *Git) layFresh(ctx context.Context, gitdir, dest string, entries []dirEntry, fresh []int) error {
+	if len(fresh) == 0 {
+		return nil
+	}
+	some := make([]dirEntry, len(fresh))
+	for i, n := range fresh {
+		some[i] = entries[n]
+	}
+	own := filepath.Join(dest, ".git")
+	index := filepath.Join(own, "fresh")
+	if err := os.WriteFile(index, writeIndex(some, nil), 0o644); err != nil {
 		return err
 	}
-	index, err := os.ReadFile(filepath.Join(from, ".git", "index"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return &task.Error{Class: task.Unavailable, Msg: from + " has no index any more"}
+	_, err := g.run(ctx, call{
+		dir: dest, env: []string{"GIT_INDEX_FILE=" + index, "GIT_OBJECT_DIRECTORY=" + filepath.Join(gitdir, "objects")}, max: 1 << 20,
+		args: []string{"--git-dir=" + own, "--work-tree=" + dest, "checkout-index", "--all", "--quiet", "--force"},
+	})
+	if err = errors.Join(err, os.Remove(index)); err != nil {
+		return &task.Error{Class: task.Invalid, Msg: "what changed cannot be checked out", Err: err}
 	}
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dest, ".git", "index"), index, 0o644); err != nil {
-		return err
-	}
-	if err := g.inTree(ctx, dest, nil, "read-tree", "-m", commit); err != nil {
-		return &task.Error{Class: task.Invalid, Msg: "commit " + commit + " cannot be checked out", Err: err}
+	for _, n := range fresh {
+		if err := settleOne(filepath.Join(dest, entries[n].path), &entries[n]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// linkFiles links every entry that did not change, and returns the paths that must be written.
-func linkFiles(from, dest string, entries []Entry, changed map[string]bool) (fresh []string, err error) {
-	src, dst, at := -1, -1, ""
-	shut := func() {
-		if src >= 0 {
-			unix.Close(src)
-			unix.Close(dst)
-			src, dst = -1, -1
+// settleOne gives a file, a link or the directory of a submodule the time and the mode that
+// [settle] gives.
+func settleOne(p string, e *dirEntry) error {
+	fi, err := os.Lstat(p)
+	if err != nil {
+		return err
+	}
+	if e.mode() != ModeLink {
+		if err := openUp(p, fi); err != nil {
+			return err
 		}
 	}
-	defer shut()
-	for _, e := range entries {
-		if changed[e.Path] || e.Mode == ModeSubmodule {
-			fresh = append(fresh, e.Path)
-			continue
-		}
-		dir, name := path.Split(e.Path)
-		if src < 0 || dir != at {
-			shut()
-			if src, dst, err = openPair(from, dest, dir); err != nil {
-				return nil, err
-			}
-			at = dir
-		}
-		if err := unix.Linkat(src, name, dst, name, 0); err != nil {
-			return nil, unlinkable(e.Path, err)
-		}
+	when := []unix.Timespec{{Sec: checkoutTime}, {Sec: checkoutTime}}
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, p, when, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return fmt.Errorf("set the time of %s: %w", p, err)
 	}
-	return fresh, nil
+	var st unix.Stat_t
+	if err := unix.Lstat(p, &st); err != nil {
+		return err
+	}
+	e.setStat(&st)
+	return nil
 }
 
-// openPair opens the same directory of two trees, and makes it in the second.
-func openPair(from, dest, dir string) (src, dst int, err error) {
-	if err := os.MkdirAll(filepath.Join(dest, dir), 0o755); err != nil {
-		return -1, -1, err
+// directory of a tree, with the numbers of the entries that are in it itself.
+type directory struct {
+	path string
+	in   []int
+}
+
+// directories are all of a tree, each before what is in it.
+func directories(entries []dirEntry) []*directory {
+	root := &directory{}
+	out, known := []*directory{root}, map[string]*directory{"": root}
+	var find func(dir string) *directory
+	find = func(dir string) *directory {
+		if d := known[dir]; d != nil {
+			return d
+		}
+		up, _ := path.Split(dir)
+		find(strings.TrimSuffix(up, "/"))
+		d := &directory{path: dir}
+		known[dir], out = d, append(out, d)
+		return d
 	}
-	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	if src, err = unix.Open(filepath.Join(from, dir), flags, 0); err != nil {
-		return -1, -1, unlinkable(dir, err)
+	at := root
+	for i := range entries {
+		dir, _ := path.Split(entries[i].path)
+		if dir = strings.TrimSuffix(dir, "/"); dir != at.path {
+			at = find(dir)
+		}
+		at.in = append(at.in, i)
 	}
-	if dst, err = unix.Open(filepath.Join(dest, dir), flags, 0); err != nil {
-		unix.Close(src)
-		return -1, -1, err
+	return out
+}
+
+// linkTree links every file that was not written, and gives the directories their time.
+func linkTree(ctx context.Context, from, dest string, dirs []*directory, entries []dirEntry, fresh []int) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	next := make(chan *directory)
+	var wg sync.WaitGroup
+	for range max(2, runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for d := range next {
+				if err := linkDir(from, dest, d, entries, fresh); err != nil {
+					cancel(err)
+				}
+			}
+		})
 	}
-	return src, dst, nil
+	for _, d := range dirs {
+		select {
+		case next <- d:
+		case <-ctx.Done():
+		}
+	}
+	close(next)
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+func linkDir(from, dest string, d *directory, entries []dirEntry, fresh []int) error {
+	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	dst, err := unix.Open(filepath.Join(dest, d.path), flags, 0)
+	if err != nil {
+		return fmt.Errorf("open %q: %w", d.path, err)
+	}
+	defer unix.Close(dst)
+	src := -1
+	defer func() {
+		if src >= 0 {
+			unix.Close(src)
+		}
+	}()
+	for _, n := range d.in {
+		if _, written := slices.BinarySearch(fresh, n); written {
+			continue
+		}
+		if src < 0 {
+			if src, err = unix.Open(filepath.Join(from, d.path), flags, 0); err != nil {
+				return unlinkable(d.path, err)
+			}
+		}
+		name := path.Base(entries[n].path)
+		if err := unix.Linkat(src, name, dst, name, 0); err != nil {
+			return unlinkable(entries[n].path, err)
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(dst, &st); err != nil {
+		return err
+	}
+	if st.Mode&0o555 != 0o555 { // a strict umask of this process
+		if err := unix.Fchmod(dst, st.Mode&0o777|0o555); err != nil {
+			return err
+		}
+	}
+	when := unix.NsecToTimeval(checkoutTime * 1e9)
+	return unix.Futimes(dst, []unix.Timeval{when, when})
 }
 
 func unlinkable(name string, err error) error {
@@ -148,44 +258,4 @@ func unlinkable(name string, err error) error {
 		}
 	}
 	return fmt.Errorf("link %q: %w", name, err)
-}
-
-// settleSome gives the fresh files and every directory of the tree the time and the mode that
-// [settle] gives: the others have theirs, and are shared.
-func settleSome(dest string, entries []Entry, fresh []string) error {
-	when := []unix.Timespec{{Sec: checkoutTime}, {Sec: checkoutTime}}
-	settle := func(name string) error {
-		p := filepath.Join(dest, name)
-		fi, err := os.Lstat(p)
-		if err != nil {
-			return err
-		}
-		if fi.Mode()&fs.ModeSymlink == 0 {
-			if err := openUp(p, fi); err != nil {
-				return err
-			}
-		}
-		if err := unix.UtimesNanoAt(unix.AT_FDCWD, p, when, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return fmt.Errorf("set the time of %s: %w", p, err)
-		}
-		return nil
-	}
-	for _, name := range fresh {
-		if err := settle(name); err != nil {
-			return err
-		}
-	}
-	done := map[string]bool{".": true}
-	if err := settle("."); err != nil {
-		return err
-	}
-	for _, e := range entries {
-		for d := path.Dir(e.Path); !done[d]; d = path.Dir(d) {
-			done[d] = true
-			if err := settle(d); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

@@ -145,6 +145,14 @@ func (c *counted) Read(p []byte) (n int, err error) {
 
 // layRepository writes dest/.git by hand around one pack with the commit's objects.
 func (g *Git) layRepository(ctx context.Context, gitdir, commit, dest string) error {
+	if err := layEmpty(commit, dest); err != nil {
+		return err
+	}
+	return g.layPack(ctx, gitdir, commit, dest)
+}
+
+// layEmpty writes a repository without its objects.
+func layEmpty(commit, dest string) error {
 	own := filepath.Join(dest, ".git")
 	for _, d := range []string{"objects/pack", "objects/info", "refs/heads", "refs/tags", "info"} {
 		if err := os.MkdirAll(filepath.Join(own, d), 0o755); err != nil {
@@ -161,11 +169,15 @@ func (g *Git) layRepository(ctx context.Context, gitdir, commit, dest string) er
 			return err
 		}
 	}
+	return nil
+}
+
+func (g *Git) layPack(ctx context.Context, gitdir, commit, dest string) error {
 	// git checks the sums of what it copies out of the packs of gitdir.
 	_, err := g.run(ctx, call{
 		args: []string{
 			"--git-dir=" + gitdir, "pack-objects", "--quiet", "--revs", "--delta-base-offset", "--window=0", "--threads=2",
-			filepath.Join(own, "objects", "pack", "pack"),
+			filepath.Join(dest, ".git", "objects", "pack", "pack"),
 		},
 		stdin: strings.NewReader(commit + "\n"), max: 1 << 20,
 	})

@@ -22,10 +22,15 @@ type PathDiff struct {
 
 // ChangedPaths lists the difference of two tree-ishes, sorted by path.
 func (g *Git) ChangedPaths(ctx context.Context, gitdir, a, b string) ([]PathDiff, error) {
+	return g.changed(ctx, gitdir, a, b)
+}
+
+func (g *Git) changed(ctx context.Context, gitdir, a, b string, more ...string) ([]PathDiff, error) {
 	if err := errors.Join(checkRev(a), checkRev(b)); err != nil {
 		return nil, err
 	}
-	out, err := g.in(ctx, gitdir, "diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--end-of-options", a, b)
+	args := append([]string{"diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames"}, more...)
+	out, err := g.in(ctx, gitdir, append(args, "--end-of-options", a, b)...)
 	if err != nil {
 		return nil, err
 	}

@@ -282,16 +282,28 @@ func TestKilledBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, c := range []struct{ at, when string }{
-		{"fetch", "before"},
-		{"fetch", "after"},
-		{"ls-tree", "before"},
-		{"pack-objects", "after"},
-		{"read-tree", "before"},
-		{"checkout-index", "after"},
-		{"update-index", "before"},
-		{"update-index", "after"},
+	for i, c := range []struct {
+		at, when string
+		nothing  bool // there is no snapshot to begin from
+	}{
+		{"fetch", "before", true},
+		{"fetch", "after", true},
+		{"ls-tree", "before", true},
+		{"read-tree", "before", true},
+		{"update-index", "before", true},
+		{"update-index", "after", true},
+		{"fetch", "after", false},
+		{"commit-tree", "after", false},
+		{"diff-tree", "before", false},
+		{"pack-objects", "after", false},
+		{"checkout-index", "before", false},
+		{"checkout-index", "after", false},
 	} {
+		if c.nothing {
+			if _, err := s.Forget(t.Context(), repo, "", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if err := os.WriteFile(filepath.Join(repo, "a.txt"), fmt.Appendln(nil, i), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -305,6 +317,10 @@ func TestKilledBuild(t *testing.T) {
 		got, err := s.Prepare(t.Context(), Source{Repo: repo, Ref: "main"})
 		if err != nil || got.Cached {
 			t.Fatalf("%v: %+v %v", c, got, err)
+		}
+		s.Done(got)
+		if meta, _, err := s.meta(got.Digest); err != nil || c.nothing != (meta.From == "") {
+			t.Errorf("%v: from %q %v", c, meta.From, err)
 		}
 		if b, err := os.ReadFile(filepath.Join(got.Tree, "a.txt")); err != nil || strings.TrimSpace(string(b)) != fmt.Sprint(i) {
 			t.Errorf("%v: %q %v", c, b, err)
