@@ -84,6 +84,7 @@ type Results struct {
 	Suite        task.SuiteResult    `json:"suite"`
 	Guard        *task.Guard         `json:"guard,omitempty"`
 	Findings     []task.Finding      `json:"findings"`
+	Table        *task.Table         `json:"table,omitempty"` // what each run showed of each test of interest
 }
 
 // Log names a record of a task's hash-chained log, and with it all before.
@@ -109,7 +110,7 @@ func RecordOf(in Input) Record {
 		Repository: strings.TrimSuffix(path.Base(strings.TrimRight(in.Repo, "/")), ".git"),
 		Base:       v.Base, HeadTree: v.HeadTree, Environment: v.Environment, Sandbox: v.Sandbox, Commands: v.Phases,
 		Results: Results{
-			Verdict: v.Kind, Reason: v.Reason, Runner: v.Runner, Reproduction: v.Reproduction, Suite: v.Suite, Guard: v.Guard, Findings: v.Findings,
+			Verdict: v.Kind, Reason: v.Reason, Runner: v.Runner, Reproduction: v.Reproduction, Suite: v.Suite, Guard: v.Guard, Findings: v.Findings, Table: v.Table,
 		},
 		Log: in.Log, Verifier: v.Verifier, Made: in.Made.UTC().Truncate(time.Second),
 	}

@@ -68,7 +68,11 @@ func record() Record {
 			Suite:        task.SuiteResult{Passed: 2, Command: "python3 -m pytest"},
 			Findings:     []task.Finding{{Kind: "tamper", Severity: "warn", Path: "setup.cfg", Detail: "changed"}},
 			Phases:       []task.PhaseRecord{{Phase: "P3", Name: "red", Tree: "sha256:1", Runs: []task.RunRecord{{Command: "python3 -m pytest", ExitCode: 1, Failed: 1, Log: strings.Repeat("d", 64), Outcome: "complete"}}, Complete: true}},
-			Runner:       "pytest", Environment: strings.Repeat("e", 32), Verifier: "daybreak-verify/1",
+			Table: &task.Table{
+				Tests: []task.TableTest{{Test: "test_price.py::test", Why: "reproduction"}},
+				Runs:  []task.TableRun{{Phase: "P3", What: "base + tests", Millis: 90, Seen: "f", Took: []int64{12}}},
+			},
+			Runner: "pytest", Environment: strings.Repeat("e", 32), Verifier: "daybreak-verify/1",
 			Sandbox: task.Isolation{Runtime: "runc 1.5.3", Isolation: "namespaces", Profile: strings.Repeat("f", 64)},
 		},
 	})

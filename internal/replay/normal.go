@@ -18,7 +18,8 @@ type Rule struct {
 func Rules() []Rule {
 	return []Rule{
 		{"clock time", regexp.MustCompile(`\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z| ?[+-]\d\d:?\d\d)?|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{1,2} +\d\d:\d\d\b|\b\d\d:\d\d:\d\d(?:\.\d+)?\b`), "<time>"},
-		{"duration", regexp.MustCompile(`\b(?:\d+(?:\.\d+)?(?:h|m)){0,2}\d+(?:\.\d+)?(?:e-\d+)? ?(?:ns|µs|us|ms|s|secs?|seconds?)\b|\b(duration_ms|time=|elapsed)[^\d\n]{0,3}\d+(?:\.\d+)?`), "<duration>"},
+		{"duration", regexp.MustCompile(`\b(?:\d+(?:\.\d+)?(?:h|m)){0,2}\d+(?:\.\d+)?(?:e-\d+)? ?(?:ns|µs|us|ms|s|secs?|seconds?)\b(?: \(\d+:\d\d:\d\d\))?|\b(duration_ms|time=|elapsed)[^\d\n]{0,3}\d+(?:\.\d+)?`), "<duration>"},
+		{"ruler", regexp.MustCompile(`={4,}|-{4,}|_{4,}`), "----"}, // as long as the rest of its line leaves room
 		{"temporary path", regexp.MustCompile(`/tmp/[\w.+-]*\d[\w.+-]*`), "/tmp/<name>"},
 		{"process number", regexp.MustCompile(`\b(?i:process|pid|goroutine)[ =:]+\d+`), "<process>"},
 		{"address", regexp.MustCompile(`\b0x[0-9a-f]{5,}\b|\+0x[0-9a-f]+\b`), "<address>"},

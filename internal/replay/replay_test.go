@@ -18,6 +18,7 @@ func TestWhatMayDiffer(t *testing.T) {
 		{"duration", "Ran 3 tests in 0.001s", "Ran 3 tests in 1m2.5s"},
 		{"duration", "# duration_ms 12.25", "# duration_ms 9"},
 		{"duration", `<testcase name="a" time="0.011" />`, `<testcase name="a" time="0.2" />`},
+		{"duration", "1 failed in 5.02s", "1 failed in 65.02s (0:01:05)"},
 		{"temporary path", "open /tmp/go-build123456/b001/x.go", "open /tmp/go-build99/b001/x.go"},
 		{"process number", "process 12 is running", "process 7 is running"},
 		{"process number", "goroutine 18 [running]:", "goroutine 7 [running]:"},
@@ -33,10 +34,19 @@ func TestWhatMayDiffer(t *testing.T) {
 	}
 }
 
+// A ruler is as long as the time that stands in it leaves room for.
+func TestRuler(t *testing.T) {
+	n := normal()
+	if diff, ok := n.equal("======= 1 failed in 0.02s =======", "====== 1 failed in 12.02s ======"); !ok || n.used["ruler"] != 1 || n.used["duration"] != 1 {
+		t.Errorf("%v %s", n.used, diff)
+	}
+}
+
 func TestWhatMayNotDiffer(t *testing.T) {
 	for _, c := range [][2]string{
 		{"exit code 0 · 0.03 s · 3 lines", "exit code 0 · 0.03 s · 4 lines"},
 		{"3 passed in 0.1s", "2 passed in 0.1s"},
+		{"a---b", "a--b"},
 		{"got 32.61, want 35.58", "got 32.62, want 35.58"},
 		{"net(5, 8) = -3", "net(5, 8) = 0"},
 		{"version 1.2.3", "version 1.2.4"},

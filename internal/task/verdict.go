@@ -102,6 +102,7 @@ type Verdict struct {
 	Suite        SuiteResult    `json:"suite"`
 	Guard        *Guard         `json:"guard,omitempty"` // absent where P6 did not run
 	Findings     []Finding      `json:"findings"`
+	Table        *Table         `json:"table,omitempty"` // per test and run; absent where nothing ran
 	Phases       []PhaseRecord  `json:"phases"`
 	Runner       string         `json:"runner"`      // how the suite is run and its results are read
 	Environment  string         `json:"environment"` // digest
@@ -121,6 +122,7 @@ type Guard struct {
 	Hunks    []Probe   `json:"hunks"`              // source hunks reverted one at a time
 	Mutants  []Probe   `json:"mutants"`            // small changes of changed lines
 	Coverage *Coverage `json:"coverage,omitempty"` // of the changed source lines, by the reproduction; absent where unknown
+	Unsure   int       `json:"unsure,omitempty"`   // survivors for which there was no time to ask the whole suite
 	Complete bool      `json:"complete"`           // false: time ran out, or there was nothing to probe
 	Note     string    `json:"note,omitempty"`
 	Millis   int64     `json:"ms"`

@@ -132,6 +132,18 @@ func (b *Baseline) settle(runs []ran) {
 		b.Tests[id] = task.Flaky
 	}
 	b.Flickering = flicker
+	for _, r := range runs {
+		each := BaseRun{Millis: r.millis, Differ: map[string]task.TestStatus{}, Took: map[string]int64{}}
+		for id, c := range r.cases {
+			if c.Millis > 0 {
+				each.Took[id] = c.Millis
+			}
+			if b.Tests[id] == task.Flaky {
+				each.Differ[id] = c.Status
+			}
+		}
+		b.Each = append(b.Each, each)
+	}
 	slices.Sort(b.BuildFailed)
 	slices.Sort(b.Incomplete)
 }

@@ -125,6 +125,7 @@ func (p *proof) chance(k int) string {
 
 // sawGreen takes up what the declared tests did in a run with the change.
 func (p *proof) sawGreen(r ran, suite bool) {
+	p.mark(false, false)
 	for i := range p.facts.Tests {
 		t := &p.facts.Tests[i]
 		saw := p.see(r, t.Test, false)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -45,8 +46,10 @@ type prober struct {
 	rec      *task.PhaseRecord
 	deadline time.Time
 	bench    *bench
-	normal   time.Duration // of the declared tests with the whole change
-	unsure   int           // survivors for which there was no time to run the suite
+	normal   time.Duration   // of the declared tests with the whole change
+	cells    map[string]cell // what the newest probe showed
+	took     int64           // and how long that was, in milliseconds
+	unsure   int             // survivors for which there was no time to run the suite
 }
 
 // changedFile is one source file of the change that holds code.
@@ -70,7 +73,7 @@ func (p *proof) probe(ctx context.Context) (err error) {
 	start := p.v.Now()
 	p.job.progress("P6", "undoing and altering parts of the fix, which the tests must notice")
 	rec := task.PhaseRecord{Phase: "P6", Name: "guard", Tree: treeDigest(p.job.Snapshot.Base, p.job.Changes)}
-	g := &prober{p: p, rec: &rec, deadline: start.Add(p.guardTime())}
+	g := &prober{p: p, rec: &rec, deadline: start.Add(p.guardTime()), cells: map[string]cell{}}
 	defer func() { err = errors.Join(err, g.end(ctx)) }()
 	guard := &task.Guard{Hunks: []task.Probe{}, Mutants: []task.Probe{}}
 	if guard.Coverage, err = g.coverage(ctx, files); err != nil {
@@ -87,7 +90,7 @@ func (p *proof) probe(ctx context.Context) (err error) {
 	if left > 0 {
 		guard.Note = join(guard.Note, fmt.Sprintf("partial: %s not tried within %s", plural(left, "probe"), p.guardTime()))
 	}
-	if g.unsure > 0 {
+	if guard.Unsure = g.unsure; g.unsure > 0 {
 		guard.Note = join(guard.Note, fmt.Sprintf("for %s there was no time to ask the whole suite", plural(g.unsure, "survivor")))
 	}
 	guard.Millis = p.v.Now().Sub(start).Milliseconds()
@@ -189,6 +192,8 @@ func (g *prober) end(ctx context.Context) error {
 	if g.bench == nil {
 		return nil
 	}
+	maps.Copy(g.cells, g.p.cells(r))
+	g.took += r.millis
 	b := g.bench
 	g.bench = nil
 	return b.close(ctx, "guard")
@@ -210,6 +215,7 @@ func (g *prober) try(ctx context.Context, altered []git.Change) (outcome task.Pr
 	outcome, by = g.judgeDeclared(r)
 	sure = true
 	if outcome == task.Survived {
+	g.cells, g.took = map[string]cell{}, 0
 		left := g.deadline.Sub(g.p.v.Now())
 		if suite := time.Duration(g.p.suiteMillis) * time.Millisecond; suite > left {
 			sure = false
@@ -304,6 +310,7 @@ func (g *prober) hunks(ctx context.Context, files []changedFile, guard *task.Gua
 					Detail: "without this part every test passes as well: it can go, or a test for it is missing",
 					Old:    text(f.old, h.OldStart, h.OldLines), New: text(f.change.Content, h.NewStart, h.NewLines),
 				})
+			g.p.probed(pr, g.cells, g.took)
 			}
 		}
 	}
@@ -367,3 +374,4 @@ func (g *prober) mutants(ctx context.Context, files []changedFile, guard *task.G
 	}
 	return nil
 }
+			g.p.probed(pr, g.cells, g.took)

@@ -94,7 +94,7 @@ func (p *proof) guard(ctx context.Context) error {
 // conclude is P8.
 func (p *proof) conclude(k task.VerdictKind, reason, detail string) task.Verdict {
 	p.verdict.Kind, p.verdict.Reason, p.verdict.Detail = k, oneLine(reason, 1500), detail
-	p.verdict.Reproduction = p.reproductions()
+	p.verdict.Reproduction, p.verdict.Table = p.reproductions(), p.table()
 	p.phase(task.PhaseRecord{Phase: "P8", Name: "verdict", Note: string(k), Complete: true})
 	return p.verdict
 }

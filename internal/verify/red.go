@@ -27,6 +27,8 @@ type proof struct {
 	suiteSaw map[string]Case  // the suite's run with the change
 
 	suiteMillis int64 // what that took
+
+	columns []*column // the runs so far, for the table
 	racing      bool  // the declared tests run under the race detector
 }
 
@@ -156,6 +158,7 @@ func (p *proof) redOn(ctx context.Context, n int, rec *task.PhaseRecord) error {
 	for i := 1; i < n; i++ {
 		if k, _ := decideRed(p.facts); k != "" && k != task.FlakyRepro {
 			return nil // more runs would not change it
+	p.mark(true, true)
 		}
 		if err := p.again(ctx, rec); err != nil {
 			return err
@@ -192,6 +195,7 @@ func (p *proof) again(ctx context.Context, rec *task.PhaseRecord) error {
 	for i := range p.facts.Tests {
 		t := &p.facts.Tests[i]
 		t.Red = append(t.Red, p.see(r, t.Test, true))
+	p.mark(true, false)
 	}
 	return nil
 }
@@ -227,6 +231,7 @@ func (p *proof) identify(r ran) {
 	p.facts.Tests, p.facts.Undeclared = nil, false
 	if len(p.job.Declared) == 0 {
 		p.identifyUndeclared(r)
+	p.saw(rec, purpose, where, r)
 		return
 	}
 	seen := map[string]bool{}

@@ -39,6 +39,7 @@ type Case struct {
 	Frame     string
 	Signature string
 	Output    string
+	Millis    int64
 }
 
 // Failed reports whether the test came to a bad end.
@@ -455,7 +456,7 @@ func (r *ran) take(s Suite, c command, rep result.Report, res guest.ExecResult) 
 // newCase puts a result under a stable id that is unique over all suites.
 func newCase(s Suite, c command, t result.Test) Case {
 	k := Case{
-		ID: t.ID, Status: t.Status, Message: t.Message, Frame: t.Frame, Signature: t.Signature, Output: tail(t.Output, maxCaseOutput),
+		ID: t.ID, Status: t.Status, Message: t.Message, Frame: t.Frame, Signature: t.Signature, Output: tail(t.Output, maxCaseOutput), Millis: t.Duration.Milliseconds(),
 		Place: Place{Suite: c.suite, Group: t.Suite, File: t.File, Name: t.Name, Param: t.Params},
 	}
 	if c.file != "" {

@@ -88,6 +88,7 @@ type Baseline struct {
 	SuiteMillis int64                      `json:"suite_ms"`               // of the quickest complete run
 	Phases      []task.PhaseRecord         `json:"phases"`                 // P0 and P1
 	Sandbox     string                     `json:"sandbox,omitempty"`      // runtime and isolation of the benches
+	Each        []BaseRun                  `json:"each,omitempty"`         // the runs, in order
 }
 
 // Failed lists the tests that do not pass on the base, stable and flickering ones alike.
