@@ -52,8 +52,9 @@ func (t tidy) FindPullRequest(ctx context.Context, repo, branch string) (v *forg
 	return v, t.err(err)
 }
 
-func (t tidy) OpenPullRequest(ctx context.Context, pr forge.PullRequest) (forge.PullRequest, bool, error) {
-	v, found, err := t.Host.OpenPullRequest(ctx, pr)
+func (t tidy) OpenPullRequest(ctx context.Context, pr forge.PullRequest) (v forge.PullRequest, found bool, err error) {
+	defer t.rescue(&err)
+	v, found, err = t.Host.OpenPullRequest(ctx, pr)
 	return v, found, t.err(err)
 }
 
@@ -123,7 +124,8 @@ func (t tidy) Comment(ctx context.Context, repo string, at forge.Ref, body strin
 	return v, t.err(err)
 }
 
-func (t tidy) EditComment(ctx context.Context, repo string, at forge.Ref, id, body string) error {
+func (t tidy) EditComment(ctx context.Context, repo string, at forge.Ref, id, body string) (err error) {
+	defer t.rescue(&err)
 	return t.err(t.Host.EditComment(ctx, repo, at, id, body))
 }
 
@@ -133,11 +135,13 @@ func (t tidy) Reply(ctx context.Context, repo string, number int, to forge.Comme
 	return v, t.err(err)
 }
 
-func (t tidy) Acknowledge(ctx context.Context, repo string, at forge.Ref, id string) error {
+func (t tidy) Acknowledge(ctx context.Context, repo string, at forge.Ref, id string) (err error) {
+	defer t.rescue(&err)
 	return t.err(t.Host.Acknowledge(ctx, repo, at, id))
 }
 
-func (t tidy) SetStatus(ctx context.Context, repo, commit string, s forge.Status) error {
+func (t tidy) SetStatus(ctx context.Context, repo, commit string, s forge.Status) (err error) {
+	defer t.rescue(&err)
 	return t.err(t.Host.SetStatus(ctx, repo, commit, s))
 }
 
