@@ -137,3 +137,31 @@ func TestJudgingIsStopped(t *testing.T) {
 		})
 	}
 }
+
+// deaf is a store that tells of changes when the test does.
+type deaf struct {
+	store.Store
+	tell chan struct{}
+}
+
+func (d *deaf) Watch(context.Context, task.ID) (<-chan struct{}, error) { return d.tell, nil }
+
+// TestAWordIsHeardAtOnce: the store's word that something changed is enough to look, long before it
+// would be looked anyway.
+func TestAWordIsHeardAtOnce(t *testing.T) {
+	r, box := tried(t, task.Limits{Wall: time.Minute}, true)
+	r.release(t)
+	d := &deaf{r.cfg.Store, make(chan struct{}, 1)}
+	r.cfg.Store = d
+	var said time.Time
+	go func() {
+		<-box.asked
+		r.word(t, store.Stop, "never mind")
+		said = time.Now()
+		d.tell <- struct{}{}
+	}()
+	sum, err := r.Run(t.Context(), r.id)
+	if took := time.Since(said); err != nil || sum.State != task.Stopped || took > lookLate/2 {
+		t.Errorf("%s after %s: %v", sum.State, took, err)
+	}
+}

@@ -172,7 +172,7 @@ func published(t *testing.T, fix string, v task.Verdict) (event.Summary, string,
 	r.cfg.Secrets, r.cfg.Redactor = secrets.New(known), policy.NewRedactor(known)
 	r.verified(t)
 	base := gittest.Run(t, r.repo, "rev-parse", "HEAD")
-	v.Kind, v.Base = task.Verified, base
+	v.Kind, v.Base, v.HeadTree = task.Verified, base, r.fold(t).Exported.Tree
 	r.record(t, event.Submitted{Title: "fix it", Fix: fix}, event.VerificationFinished{Attempt: 2, Kind: task.Verified, Document: text(t, v)})
 	r.release(t)
 	sum, err := r.Run(t.Context(), r.id)

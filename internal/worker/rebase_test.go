@@ -257,7 +257,7 @@ func TestPushedMeanwhile(t *testing.T) {
 	r.record(
 		t, event.StateChanged{From: task.InReview, To: task.Working}, event.StateChanged{From: task.Working, To: task.Verifying},
 		event.Submitted{Title: "fix it"}, event.WorkspaceSaved{Change: text(t, change), Files: 1}, event.Exported{Tree: tree, Paths: []string{"a.txt"}},
-		event.VerificationFinished{Kind: task.Verified, Document: text(t, task.Verdict{Kind: task.Verified})},
+		event.VerificationFinished{Kind: task.Verified, Document: text(t, task.Verdict{Kind: task.Verified, Base: snap.Base, HeadTree: tree})},
 		event.StateChanged{From: task.Verifying, To: task.Publishing},
 	)
 	r.release(t)

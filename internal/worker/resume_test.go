@@ -185,6 +185,34 @@ func TestWhatIsProvenIsPublished(t *testing.T) {
 	}
 }
 
+// TestOnlyWhatWasProvenIsPublished: a verdict about another tree or another base, or one that refuses,
+// publishes nothing.
+func TestOnlyWhatWasProvenIsPublished(t *testing.T) {
+	for name, change := range map[string]func(v *task.Verdict){
+		"another tree": func(v *task.Verdict) { v.HeadTree = strings.Repeat("a", 40) },
+		"another base": func(v *task.Verdict) { v.Base = strings.Repeat("a", 40) },
+		"no tree":      func(v *task.Verdict) { v.HeadTree = "" },
+		"a refusal":    func(v *task.Verdict) { v.Kind = task.Regression },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, task.Limits{})
+			r.verified(t)
+			sum := r.fold(t)
+			v := task.Verdict{Kind: task.Verified, Base: sum.Created.Base, HeadTree: sum.Exported.Tree}
+			change(&v)
+			r.record(t, event.VerificationFinished{Attempt: 1, Kind: task.Verified, Document: text(t, v)})
+			r.release(t)
+			sum, err := r.Run(t.Context(), r.id)
+			if task.ClassOf(err) != task.Internal || sum.State != task.Failed || sum.PullRequest != nil || len(sum.Effects) != 0 {
+				t.Errorf("%s %q, %+v: %v", sum.State, sum.Reason, sum.Effects, err)
+			}
+			if got := gittest.Run(t, r.repo, "branch", "--list", "daybreak/*"); got != "" {
+				t.Errorf("there is %s", got)
+			}
+		})
+	}
+}
+
 func TestTheWallClockEndsATask(t *testing.T) {
 	for _, state := range []task.State{task.Queued, task.Preparing} {
 		r := newRig(t, task.Limits{Wall: time.Hour})

@@ -355,17 +355,31 @@ func (r *run) stages(ctx context.Context, events []event.Event) error {
 	return nil
 }
 
+// How often the inbox is looked at: soon after the store says that something changed, which what the
+// run records itself does as well; and every now and then, should the store fail to say it.
+const (
+	lookSoon = 200 * time.Millisecond
+	lookLate = 5 * time.Second
+)
+
 // heartbeat renews the lease and watches for a person's stop, until the returned function is
 // called.
 func (r *run) heartbeat(ctx context.Context, cancel context.CancelCauseFunc) (stop func()) {
 	ctx, end := context.WithCancel(ctx)
+	late := lookLate
+	changed, err := r.cfg.Store.Watch(ctx, r.j.task)
+	if err != nil {
+		late = time.Second
+		r.cfg.Logger.WarnContext(ctx, "the task's changes cannot be watched", "error", err)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		beat := time.NewTicker(r.cfg.LeaseTTL / 3)
 		defer beat.Stop()
-		look := time.NewTicker(time.Second)
+		look := time.NewTimer(0)
 		defer look.Stop()
+		soon := true
 		for {
 			select {
 			case <-ctx.Done():
@@ -375,26 +389,42 @@ func (r *run) heartbeat(ctx context.Context, cancel context.CancelCauseFunc) (st
 					cancel(ErrLost)
 					return
 				}
+			case <-changed:
+				if !soon {
+					soon = true
+					look.Reset(lookSoon)
+				}
 			case <-look.C:
-				in, err := r.j.Inbox(ctx)
-				if err != nil {
-					continue // the append that follows will say what is wrong with the store
+				if err := r.listen(ctx); err != nil {
+					cancel(err)
+					return
 				}
-				for _, s := range in {
-					if s.Kind == store.Budget {
-						if err := r.raise(ctx); err != nil {
-							r.cfg.Logger.WarnContext(ctx, "a raised budget is looked at again", "error", err)
-						}
-					}
-					if s.Kind == "stop" {
-						cancel(&task.Error{Class: task.StoppedBy, Msg: "stopped by " + s.Who})
-						return
-					}
-				}
+				soon = false
+				look.Reset(late)
 			}
 		}
 	}()
 	return func() { end(); <-done }
+}
+
+// listen takes up what people said of the budget, and returns the cause for which the run ends if they
+// stopped the task.
+func (r *run) listen(ctx context.Context) error {
+	in, err := r.j.Inbox(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // the append that follows will say what is wrong with the store
+	}
+	for _, s := range in {
+		if s.Kind == store.Budget {
+			if err := r.raise(ctx); err != nil {
+				r.cfg.Logger.WarnContext(ctx, "a raised budget is looked at again", "error", err)
+			}
+		}
+		if s.Kind == store.Stop {
+			return &task.Error{Class: task.StoppedBy, Msg: "stopped by " + s.Who}
+		}
+	}
+	return nil
 }
 
 // stopped takes the stop out of the inbox, unless the loop already did, and ends the task.
