@@ -318,8 +318,6 @@ func (s *Summary) take(seq int64, p Payload) {
 		}
 	case *ClaimDropped:
 		s.Dropped = append(s.Dropped, *p)
-	case *EvidenceSigned:
-		s.Signed = p
 	case *PolicyFound:
 		s.Findings = append(s.Findings, p.Finding)
 	case *WallClocked:
@@ -341,9 +339,11 @@ func (s *Summary) take(seq int64, p Payload) {
 	}
 }
 
-// takeStep counts what the model and its tools did.
+// takeStep counts what the model and its tools did, and takes what needs no more than to be kept.
 func (s *Summary) takeStep(seq int64, p Payload) {
 	switch p := p.(type) {
+	case *EvidenceSigned:
+		s.Signed = p
 	case *ModelRequested:
 		s.OpenRequest = p
 	case *ModelResponded:
