@@ -51,3 +51,28 @@ func TestQuestion(t *testing.T) {
 		t.Errorf("%q, ordered %v", got, l.again)
 	}
 }
+
+// TestAnOldTaskAsksToo: people hear of a question however many tasks are newer.
+func TestAnOldTaskAsksToo(t *testing.T) {
+	l := newLab(t)
+	for n := range 2 {
+		l.issue(n+1, "text")
+		l.post(l.labelled(n+1, "wanda"))
+		l.pass(time.Second)
+	}
+	l.dispatched()
+	l.at(first, task.Preparing, task.Working)
+	if err := l.move(t.Context(), first, event.QuestionAsked{N: 1, Question: "Up?", Until: time.Now().Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	l.st.fewer = 1
+	if err := l.Report(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if said := l.town.said(1); len(said) != 2 || !strings.Contains(said[1], "has a question") {
+		t.Errorf("%q", said)
+	}
+	if said := l.town.said(2); len(said) != 1 {
+		t.Errorf("%q", said)
+	}
+}

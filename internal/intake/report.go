@@ -21,6 +21,12 @@ import (
 // editGap is the least time between two edits of one progress comment: forges count them.
 const editGap = 15 * time.Second
 
+// How many tasks are looked at: of those that are not over, and of the newest ones.
+const (
+	maxShown = 5000
+	maxOver  = 500
+)
+
 // shown is what was last shown of a task on its forge.
 type shown struct {
 	Comment string     `json:"comment"` // id of the progress comment
@@ -35,15 +41,23 @@ type shown struct {
 // date. It is meant to be called every few seconds: a task that did not change costs nothing, and
 // a comment is edited at a polite rate. A comment that is not remembered is found by its mark.
 func (in *Intake) Report(ctx context.Context) error {
-	ts, err := in.cfg.Store.Tasks(ctx, store.Filter{Limit: 500})
+	open, err := in.cfg.Store.Tasks(ctx, store.Filter{Limit: maxShown, States: []task.State{
+		task.Queued, task.Preparing, task.Working, task.Verifying, task.Publishing, task.InReview,
+	}})
+	if err != nil {
+		return err
+	}
+	newest, err := in.cfg.Store.Tasks(ctx, store.Filter{Limit: maxOver}) // with those that ended of late
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, t := range ts {
-		if !t.Dispatch {
+	seen := map[task.ID]bool{}
+	for _, t := range append(open, newest...) {
+		if !t.Dispatch || seen[t.ID] {
 			continue
 		}
+		seen[t.ID] = true
 		if err := in.report(ctx, t); err != nil {
 			errs = append(errs, fmt.Errorf("task %s: %w", t.ID, err))
 		}
