@@ -185,6 +185,8 @@ func (g *prober) run(ctx context.Context, placed []git.Change, where []Place, li
 		files: overlay(g.p.parts.files, g.p.job.Changes),
 	}, limit)
 	g.rec.Runs = append(g.rec.Runs, r.records...)
+	maps.Copy(g.cells, g.p.cells(r))
+	g.took += r.millis
 	return r, err
 }
 
@@ -192,8 +194,6 @@ func (g *prober) end(ctx context.Context) error {
 	if g.bench == nil {
 		return nil
 	}
-	maps.Copy(g.cells, g.p.cells(r))
-	g.took += r.millis
 	b := g.bench
 	g.bench = nil
 	return b.close(ctx, "guard")
@@ -208,6 +208,7 @@ func (g *prober) try(ctx context.Context, altered []git.Change) (outcome task.Pr
 		return task.NotTried, "", false, err
 	}
 	limit := min(max(probeLimit, probeSlowdown*g.normal), max(g.deadline.Sub(g.p.v.Now())+g.normal, 2*g.normal))
+	g.cells, g.took = map[string]cell{}, 0
 	r, err := g.run(ctx, altered, g.p.declaredPlaces(), limit)
 	if err != nil {
 		return task.NotTried, "", false, err
@@ -215,7 +216,6 @@ func (g *prober) try(ctx context.Context, altered []git.Change) (outcome task.Pr
 	outcome, by = g.judgeDeclared(r)
 	sure = true
 	if outcome == task.Survived {
-	g.cells, g.took = map[string]cell{}, 0
 		left := g.deadline.Sub(g.p.v.Now())
 		if suite := time.Duration(g.p.suiteMillis) * time.Millisecond; suite > left {
 			sure = false
@@ -303,6 +303,7 @@ func (g *prober) hunks(ctx context.Context, files []changedFile, guard *task.Gua
 				}
 			}
 			guard.Hunks = append(guard.Hunks, pr)
+			g.p.probed(pr, g.cells, g.took)
 			if pr.Outcome == task.Survived && sure {
 				unneeded[i] = append(unneeded[i], h)
 				found = append(found, task.Finding{
@@ -310,7 +311,6 @@ func (g *prober) hunks(ctx context.Context, files []changedFile, guard *task.Gua
 					Detail: "without this part every test passes as well: it can go, or a test for it is missing",
 					Old:    text(f.old, h.OldStart, h.OldLines), New: text(f.change.Content, h.NewStart, h.NewLines),
 				})
-			g.p.probed(pr, g.cells, g.took)
 			}
 		}
 	}
@@ -370,8 +370,8 @@ func (g *prober) mutants(ctx context.Context, files []changedFile, guard *task.G
 				return err
 			}
 			guard.Mutants = append(guard.Mutants, pr)
+			g.p.probed(pr, g.cells, g.took)
 		}
 	}
 	return nil
 }
-			g.p.probed(pr, g.cells, g.took)

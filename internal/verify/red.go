@@ -155,10 +155,10 @@ func (p *proof) redOn(ctx context.Context, n int, rec *task.PhaseRecord) error {
 		return err
 	}
 	p.identify(first)
+	p.mark(true, true)
 	for i := 1; i < n; i++ {
 		if k, _ := decideRed(p.facts); k != "" && k != task.FlakyRepro {
 			return nil // more runs would not change it
-	p.mark(true, true)
 		}
 		if err := p.again(ctx, rec); err != nil {
 			return err
@@ -192,10 +192,10 @@ func (p *proof) again(ctx context.Context, rec *task.PhaseRecord) error {
 	if err != nil {
 		return err
 	}
+	p.mark(true, false)
 	for i := range p.facts.Tests {
 		t := &p.facts.Tests[i]
 		t.Red = append(t.Red, p.see(r, t.Test, true))
-	p.mark(true, false)
 	}
 	return nil
 }
@@ -220,6 +220,7 @@ func (p *proof) bench(ctx context.Context, purpose string, placed []git.Change, 
 		files: overlay(p.parts.files, placed),
 	})
 	rec.Runs = append(rec.Runs, r.records...)
+	p.saw(rec, purpose, where, r)
 	if r.info.Runtime != "" {
 		p.verdict.Sandbox = task.Isolation{Runtime: r.info.Runtime, Isolation: r.info.Isolation, Profile: r.info.Profile}
 	}
@@ -231,7 +232,6 @@ func (p *proof) identify(r ran) {
 	p.facts.Tests, p.facts.Undeclared = nil, false
 	if len(p.job.Declared) == 0 {
 		p.identifyUndeclared(r)
-	p.saw(rec, purpose, where, r)
 		return
 	}
 	seen := map[string]bool{}

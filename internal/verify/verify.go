@@ -85,10 +85,10 @@ type Baseline struct {
 	TimedOut    bool                       `json:"timed_out,omitempty"`    // the suite hangs on the base
 	Blocked     string                     `json:"blocked,omitempty"`      // why nothing can be verified here; empty: all is well
 	Detail      string                     `json:"detail,omitempty"`       // the output behind Blocked
+	Each        []BaseRun                  `json:"each,omitempty"`         // the runs, in order
 	SuiteMillis int64                      `json:"suite_ms"`               // of the quickest complete run
 	Phases      []task.PhaseRecord         `json:"phases"`                 // P0 and P1
 	Sandbox     string                     `json:"sandbox,omitempty"`      // runtime and isolation of the benches
-	Each        []BaseRun                  `json:"each,omitempty"`         // the runs, in order
 }
 
 // Failed lists the tests that do not pass on the base, stable and flickering ones alike.
