@@ -3,7 +3,7 @@ SHELL := /bin/bash
 TOOLS := $(CURDIR)/.tools/bin
 BIN   := $(CURDIR)/bin
 
-.PHONY: setup gvisor gitea test-gitea test-languages build demo test generate lint attack attack-layers crash-matrix bench bench-monorepo bench-verify records fuzz clean
+.PHONY: setup gvisor gitea browser test-gitea test-browser test-languages build demo test generate lint attack attack-layers crash-matrix bench bench-monorepo bench-verify records fuzz clean
 setup: ## install what the build, the sandbox and the tests need (quick when nothing is missing)
 	@scripts/setup.sh
 
@@ -15,6 +15,12 @@ gitea: ## build the real Gitea that the forges' tests talk to (quick when it is 
 
 test-gitea: build gitea ## what needs the real Gitea: the adapter, and the whole flow from an issue to a merge
 	@PATH="$(TOOLS):$$PATH" CI=true DAYBREAK_GITEA=1 go test -count=1 -timeout 20m -run 'TestRealServer|TestGitea' ./internal/forge/gitea ./e2e
+
+browser: ## install chromium and axe-core for the pages' tests (quick when they are there)
+	@scripts/browser.sh
+
+test-browser: build browser ## the pages in a real browser: live, cut off, by keyboard, hostile texts, axe-core; pictures go to bin/screens
+	@set -o pipefail; cd e2e/browser && PATH="$(TOOLS):$$PATH" go test -count=1 -timeout 15m -parallel 4 -v . | { grep -vE '^ *(=== (RUN|PAUSE|CONT)|--- PASS: Test[A-Za-z]+/)' || true; }
 
 build: setup
 	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/daybreak-guest ./cmd/daybreak-guest
@@ -38,6 +44,7 @@ lint: setup
 	@cd tools && go build -o $(TOOLS)/gofumpt mvdan.cc/gofumpt && go build -o $(TOOLS)/staticcheck honnef.co/go/tools/cmd/staticcheck
 	@out=$$($(TOOLS)/gofumpt -l $$(git ls-files '*.go' ':!*_templ.go')); [ -z "$$out" ] || { echo "gofumpt: $$out"; exit 1; }
 	@go vet ./... && $(TOOLS)/staticcheck ./...
+	@cd e2e/browser && go vet ./... && $(TOOLS)/staticcheck ./...
 
 attack: build ## every case of the threat model by its id, on runc and, if it is built, runsc: held, failed or not exercised
 	@PATH="$(TOOLS):$$PATH" go run ./attack $(ATTACK)
@@ -56,9 +63,10 @@ bench: build ## speed and memory, as ratios in one run
 bench-monorepo: build ## ready, searched and advanced: a tree of 2.45 million lines, fetched by the Go client, beside git and ripgrep
 	@PATH="$(TOOLS):$$PATH" go run ./bench -only monorepo,search
 
-bench-verify: build ## false accepts and false rejects of the verifier, by kind (INSTANCES=FILE REPOS=DIR adds historical fixes)
+bench-verify: build ## false accepts and false rejects of the verifier, by kind (INSTANCES=FILE REPOS=DIR: and on historical fixes)
 	@$(BIN)/daybreak eval cases $(if $(ONLY),--only $(ONLY))
-	@if [ -n "$(INSTANCES)" ]; then $(BIN)/daybreak eval run --instances "$(INSTANCES)" --repos "$(REPOS)"; fi
+	@if [ -n "$(INSTANCES)" ]; then $(BIN)/daybreak $(if $(CONFIG),--config $(CONFIG)) eval cases --instances "$(INSTANCES)" --repos "$(REPOS)" \
+		--timeout $(or $(TIMEOUT),6m) --sample $(or $(SAMPLE),0) $(if $(ONLY),--only $(ONLY)); fi
 
 records: build ## the recorded tasks that tests replay, anew: after a change of the harness that means to change them
 	@mkdir -p e2e/testdata/records && PATH="$(TOOLS):$$PATH" DAYBREAK_RECORD=1 go test -count=1 -run 'TestScripts/(verified|declined|interrupted|steered)$$' ./e2e

@@ -1,0 +1,2 @@
+def net(total, coupon):
+    return total - coupon
