@@ -99,7 +99,8 @@ const (
 	maxName  = 200
 	maxRepo  = 2000
 	maxRows  = 200
-	maxScan  = 2000 // tasks that one page looks at to find those that the viewer may read
+	maxScan  = 20_000 // tasks that one page looks at to find those that the viewer may read
+	batch    = 200    // of them at once
 )
 
 func (a *API) list(w http.ResponseWriter, r *http.Request) error {
@@ -113,7 +114,7 @@ func (a *API) list(w http.ResponseWriter, r *http.Request) error {
 	want := f.Limit
 	page := Page{Tasks: []Row{}}
 	for scanned := 0; ; {
-		f.Limit = want + 1
+		f.Limit = max(want+1, batch)
 		ts, err := a.cfg.Records.Tasks(r.Context(), f)
 		if err != nil {
 			return err
@@ -133,8 +134,10 @@ func (a *API) list(w http.ResponseWriter, r *http.Request) error {
 			return answer(w, http.StatusOK, page)
 		}
 		f.Before = ts[len(ts)-1].ID
-		if scanned >= maxScan {
-			page.Next = f.Before
+		if scanned >= maxScan { // the next page goes on behind what the viewer saw: no other task is named to them
+			if n := len(page.Tasks); n > 0 {
+				page.Next = page.Tasks[n-1].Task
+			}
 			return answer(w, http.StatusOK, page)
 		}
 	}
