@@ -92,7 +92,7 @@ func run(args []string) error {
 	return fmt.Errorf("unknown verb %q; use serve, export, index, limit or probe", verb)
 }
 
-// index builds the search index. With --from it reads the names of the changed files.
+// index builds the search index. With --from it reads what changed since.
 func index(flags *flag.FlagSet, args []string) error {
 	var o guest.IndexOptions
 	flags.StringVar(&o.Root, "root", "/workspace", "work tree")
@@ -100,7 +100,7 @@ func index(flags *flag.FlagSet, args []string) error {
 	flags.StringVar(&o.From, "from", "", "an earlier index")
 	err := flags.Parse(args)
 	if err == nil && o.From != "" {
-		o.Changed, err = guest.ReadPaths(os.Stdin)
+		o.Changed, err = guest.ReadChanges(os.Stdin)
 	}
 	if err != nil {
 		return err

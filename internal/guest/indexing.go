@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,9 +29,8 @@ type IndexOptions struct {
 	Root string // the work tree
 	Out  string // where to; empty or absent
 	From string // the index of an earlier state of the tree; "" for none
-	// Changed are the files whose content is another than when From was made; which files there
-	// are, is looked up. nil: everything is read.
-	Changed []string
+	// Changed are all files that are another than when From was made. nil: everything is read.
+	Changed []IndexChange
 }
 
 // Indexed says what was built.
@@ -59,7 +57,6 @@ const (
 	maxIndexFile  = 1 << 30
 	maxIndexFiles = 10_000
 	maxIndexBytes = 16 << 30
-	maxPaths      = 64 << 20 // of names
 )
 
 // Check refuses what no [BuildIndex] says.
@@ -85,12 +82,9 @@ func indexName() *regexp.Regexp {
 // BuildIndex writes the search index and the symbols of a work tree, and says on out what it
 // wrote, as one line of JSON. It is run by a command of the sandbox.
 func BuildIndex(ctx context.Context, o IndexOptions, out io.Writer) error {
-	files, err := listed(ctx, o.Root)
-	if err != nil {
-		return err
-	}
 	var done Indexed
 	var old *codesearch.Index
+	var err error
 	if o.From != "" && o.Changed != nil {
 		if old, err = codesearch.Open(o.From); err == nil {
 			defer old.Close()
@@ -103,7 +97,7 @@ func BuildIndex(ctx context.Context, o IndexOptions, out io.Writer) error {
 	var kept []string        // names of files of the earlier index
 	var again, gone []string // to be read again; no longer there
 	if old != nil {
-		if again, gone, err = compare(old, files, o.Changed); err != nil {
+		if again, gone, err = since(ctx, old, o.Root, o.Changed); err != nil {
 			return err
 		}
 		if done.Stats, kept, err = codesearch.Advance(ctx, o.Out, old, o.Root, again, gone, codesearch.BuildOptions{}); err != nil {
@@ -111,22 +105,27 @@ func BuildIndex(ctx context.Context, o IndexOptions, out io.Writer) error {
 		}
 		done.Advanced = kept != nil
 	}
-	if !done.Advanced {
-		again = files
-		if done.Stats, err = codesearch.Build(ctx, o.Out, o.Root, files, codesearch.BuildOptions{}); err != nil {
+	var names *symbols.File // of before
+	if done.Advanced {
+		if names, err = symbols.Open(filepath.Join(o.From, SymbolsFile)); err == nil {
+			defer names.Close()
+		}
+	}
+	if names == nil {
+		if again, err = listed(ctx, o.Root); err != nil {
 			return err
 		}
 	}
-	var names *symbols.File // of before
-	if done.Advanced {
-		if names, err = symbols.Open(filepath.Join(o.From, SymbolsFile)); err != nil {
-			again = files
-		} else {
-			defer names.Close()
+	if !done.Advanced {
+		if done.Stats, err = codesearch.Build(ctx, o.Out, o.Root, again, codesearch.BuildOptions{}); err != nil {
+			return err
 		}
 	}
 	fresh, slow, err := symbols.Scan(ctx, again, symbols.Options{Start: command(o.Root)})
 	switch {
+	case err == nil && names != nil && names.Stale():
+		done.Slow = slow[:min(len(slow), maxSlow)]
+		done.Symbols, err = names.WriteWhole(filepath.Join(o.Out, SymbolsFile), fresh, slices.Concat(again, gone))
 	case err == nil && names != nil:
 		done.Slow, kept = slow[:min(len(slow), maxSlow)], append(kept, SymbolsFile)
 		done.Symbols, err = names.WriteSince(filepath.Join(o.Out, SymbolsFile), fresh, slices.Concat(again, gone))
@@ -167,9 +166,13 @@ func sizes(dir string) (files []IndexedFile, err error) {
 	return files, nil
 }
 
-// listed are the files that a search of the whole tree looks at.
-func listed(ctx context.Context, root string) ([]string, error) {
-	cmd := exec.CommandContext(ctx, "rg", "--no-config", "--hidden", "--glob", "!.git", "--color", "never", "--files", "--null", "./")
+// listed are the files that a search of the whole tree looks at, but for what a glob rules out.
+func listed(ctx context.Context, root string, without ...string) ([]string, error) {
+	args := []string{"--no-config", "--hidden", "--glob", "!.git", "--color", "never", "--files", "--null"}
+	for _, g := range without {
+		args = append(args, "--glob", "!"+g)
+	}
+	cmd := exec.CommandContext(ctx, "rg", append(args, "./")...)
 	cmd.Dir = root
 	out, err := cmd.Output()
 	var exit *exec.ExitError
@@ -185,33 +188,6 @@ func listed(ctx context.Context, root string) ([]string, error) {
 	}
 	slices.Sort(files)
 	return files, nil
-}
-
-// compare finds what of an earlier index does not hold for these files.
-func compare(old *codesearch.Index, files, changed []string) (again, gone []string, err error) {
-	now := make(map[string]bool, len(files))
-	for _, f := range files {
-		now[f] = true
-	}
-	had := make(map[string]bool, len(files))
-	if err := old.Children("", func(p string) bool {
-		if had[p] = true; !now[p] {
-			gone = append(gone, p)
-		}
-		return true
-	}); err != nil {
-		return nil, nil, err
-	}
-	differs := make(map[string]bool, len(changed))
-	for _, f := range changed {
-		differs[f] = true
-	}
-	for _, f := range files {
-		if !had[f] || differs[f] {
-			again = append(again, f)
-		}
-	}
-	return again, gone, nil
 }
 
 // command runs programs in dir, each in a process group of its own that ends with it.
@@ -235,19 +211,4 @@ func command(dir string) symbols.Start {
 		stdout.Close()
 		return errors.Join(err, cmd.Wait())
 	}
-}
-
-// ReadPaths reads names with a NUL after each. It is never nil.
-func ReadPaths(in io.Reader) ([]string, error) {
-	b, err := io.ReadAll(io.LimitReader(in, maxPaths))
-	if err != nil {
-		return nil, err
-	}
-	out := []string{}
-	for p := range strings.SplitSeq(string(b), "\x00") {
-		if p != "" {
-			out = append(out, p)
-		}
-	}
-	return out, nil
 }

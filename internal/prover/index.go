@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/daybreak-agent/daybreak/internal/git"
 	"github.com/daybreak-agent/daybreak/internal/guest"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/snapshot"
@@ -131,7 +132,7 @@ func (p *Prover) buildIndex(ctx context.Context, s snapshot.Snapshot, m *snapsho
 	}
 	g := box.Guest()
 	res, trouble := g.Exec(ctx, guest.ExecRequest{
-		Argv: argv, Stdin: []byte(strings.Join(changed, "\x00")), Timeout: indexTime, Head: guest.MaxKeep,
+		Argv: argv, Stdin: guest.WriteChanges(changed), Timeout: indexTime, Head: guest.MaxKeep,
 	})
 	switch {
 	case trouble != nil:
@@ -177,7 +178,7 @@ func takeOut(ctx context.Context, g *guest.Client, files []guest.IndexedFile, m 
 
 // since gives the sandbox an earlier index, which is held until release, and names the files that
 // differ since.
-func (p *Prover) since(ctx context.Context, s snapshot.Snapshot, spec *sandbox.Spec) (changed []string, x snapshot.Index, release func()) {
+func (p *Prover) since(ctx context.Context, s snapshot.Snapshot, spec *sandbox.Spec) (changed []guest.IndexChange, x snapshot.Index, release func()) {
 	none := func() {}
 	x, base, err := p.cfg.Snapshots.Earlier(s)
 	if err != nil {
@@ -193,16 +194,26 @@ func (p *Prover) since(ctx context.Context, s snapshot.Snapshot, spec *sandbox.S
 	}
 	size := 0
 	for _, d := range diffs {
-		if d.NewMode != 0 {
-			changed = append(changed, d.Path)
-			size += len(d.Path) + 1
-		}
+		changed = append(changed, guest.IndexChange{Path: d.Path, How: became(d)})
+		size += len(d.Path) + 2
 	}
 	if size > maxChangedNames {
 		return nil, x, release
 	}
 	spec.Index = x.Dir
 	return changed, x, release
+}
+
+// became says it by the modes: links and submodules are no files to an index.
+func became(d git.PathDiff) guest.IndexHow {
+	file := func(mode uint32) bool { return mode == git.ModeFile || mode == git.ModeExecutable }
+	switch {
+	case !file(d.NewMode):
+		return guest.IndexGone
+	case !file(d.OldMode):
+		return guest.IndexAdded
+	}
+	return guest.IndexWritten
 }
 
 // maxChangedNames is when advancing an index is no gain.

@@ -67,6 +67,31 @@ func (f *File) WriteSince(name string, fresh []Tag, out []string) (int, error) {
 	return total, nil
 }
 
+// Stale reports whether what changed since is so much that writing the whole anew is the better
+// way to bring it up to date.
+func (f *File) Stale() bool {
+	if f.since == nil {
+		return false
+	}
+	all, _ := f.Len()
+	later, _ := f.since.Len()
+	return later*2 > all
+}
+
+// WriteWhole is [File.WriteSince] into one new file. It returns how many tags that has.
+func (f *File) WriteWhole(name string, fresh []Tag, out []string) (int, error) {
+	again := make(map[string]bool, len(out))
+	for _, p := range out {
+		again[p] = true
+	}
+	tags, err := f.All()
+	if err != nil {
+		return 0, err
+	}
+	tags = append(slices.DeleteFunc(tags, func(t Tag) bool { return again[t.Path] }), fresh...)
+	return len(tags), Write(name, tags)
+}
+
 // openSince opens what is beside the file, if anything is.
 func (f *File) openSince(name string) error {
 	st, err := os.Stat(name + goneSuffix)
@@ -83,12 +108,19 @@ func (f *File) openSince(name string) error {
 	if err != nil {
 		return err
 	}
-	f.gone = map[string]bool{}
-	for p := range strings.SplitSeq(string(b), "\x00") {
-		f.gone[p] = true
-	}
+	f.gone = readGone(b)
 	f.since, err = openOne(name + sinceSuffix)
 	return err
+}
+
+func readGone(b []byte) map[string]bool {
+	gone := map[string]bool{}
+	for p := range strings.SplitSeq(string(b), "\x00") {
+		if p != "" {
+			gone[p] = true
+		}
+	}
+	return gone
 }
 
 // Find calls yield with the tags of each name that is met, in the order of names, until it

@@ -234,6 +234,49 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
+// FuzzSince opens a file of symbols with any list of what is gone and any newer file beside it.
+func FuzzSince(f *testing.F) {
+	dir := f.TempDir()
+	name := filepath.Join(dir, "symbols")
+	if err := Write(name, sample()); err != nil {
+		f.Fatal(err)
+	}
+	later := filepath.Join(dir, "later")
+	if err := Write(later, sample()[:1]); err != nil {
+		f.Fatal(err)
+	}
+	since, err := os.ReadFile(later)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte("a.go\x00"), since)
+	f.Add([]byte("\x00\x00a.go"), since[:len(since)-1])
+	f.Add([]byte{0xff}, []byte{})
+	f.Fuzz(func(t *testing.T, gone, since []byte) {
+		for suffix, b := range map[string][]byte{goneSuffix: gone, sinceSuffix: since} {
+			if err := os.WriteFile(name+suffix, b, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := Open(name)
+		if err != nil {
+			return
+		}
+		all, err := s.All()
+		for _, tag := range all {
+			if err == nil && s.gone[tag.Path] && !bytes.Contains(since, []byte(tag.Path)) {
+				t.Errorf("%+v is gone", tag)
+			}
+		}
+		for m := range Prefix + 1 {
+			_ = s.Find("open", m, func([]Tag) bool { return true })
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // FuzzRead reads what a ctags that was taken over might print.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"_type": "tag", "name": "Do", "path": "./a.go", "line": 17, "kind": "func", "scope": "foo.T"}`))
