@@ -132,12 +132,12 @@ func (a *App) Server(ctx context.Context, ready func(context.Context) error, hub
 			return nil, err
 		}
 		s.Mount(access.Route{Pattern: "/queue/", Policy: access.Operators, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Security-Policy", queuePolicy)
 			if r.Method != http.MethodGet && r.Method != http.MethodHead {
 				w.Header().Set("Allow", "GET, HEAD")
 				site.Refused(w, r, http.StatusMethodNotAllowed, "the queue's pages only show; daybreak task stop ends a task")
 				return
 			}
+			w.Header().Set("Content-Security-Policy", queuePolicy)
 			pages.ServeHTTP(w, r)
 		})})
 	}
