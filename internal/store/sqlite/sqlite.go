@@ -124,6 +124,9 @@ func (s *Store) open(ctx context.Context) error {
 		return err
 	}
 	s.writeDB.SetMaxOpenConns(1)
+	if err := s.connected(ctx); err != nil {
+		return err
+	}
 	if err := s.migrate(ctx); err != nil {
 		return err
 	}
@@ -147,6 +150,22 @@ func (s *Store) open(ctx context.Context) error {
 	rs, err := s.r.prepare(ctx, s.readDB)
 	s.closers = append(s.closers, rs...)
 	return err
+}
+
+// connected makes the first connection. SQLite does not wait for others while a new file becomes one
+// with a write-ahead log, whatever its busy timeout is.
+func (s *Store) connected(ctx context.Context) error {
+	for deadline := time.Now().Add(busyTimeout); ; {
+		err := s.writeDB.PingContext(ctx)
+		if err == nil || !busy(err) || !time.Now().Before(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Millisecond + rand.N(4*time.Millisecond)):
+		}
+	}
 }
 
 // Pool opens the file for the scheduler's queue: one connection, that queues for the file's

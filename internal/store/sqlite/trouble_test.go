@@ -390,3 +390,30 @@ func TestWaitsForWriter(t *testing.T) {
 		t.Fatalf("%d events", n)
 	}
 }
+
+// TestOpenWhileAnotherWrites: a new file that another process is about to write to is waited for.
+func TestOpenWhileAnotherWrites(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "daybreak.db")
+	if err := touch(path); err != nil {
+		t.Fatal(err)
+	}
+	other, err := connect(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	writes, err := other.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writes.Close()
+	if _, err := writes.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(50*time.Millisecond, func() { _, _ = writes.ExecContext(context.Background(), "COMMIT") })
+	s, err := Open(t.Context(), path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Close()
+}
