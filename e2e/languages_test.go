@@ -17,6 +17,13 @@ func languages(name string) (have, known bool) {
 		list, err := filepath.Glob("/usr/share/maven-repo/org/apache/maven/surefire/surefire-junit4/*")
 		_, missing := exec.LookPath("mvn")
 		return err == nil && len(list) > 0 && missing == nil, true
+	case "gradle":
+		_, junit := os.Stat("/usr/share/java/junit4.jar")
+		_, missing := exec.LookPath("gradle")
+		return missing == nil && junit == nil, true
+	case "bazel":
+		_, missing := exec.LookPath("bazel")
+		return missing == nil, true
 	case "languages":
 		return os.Getenv("DAYBREAK_LANGUAGES") == "all", true
 	}

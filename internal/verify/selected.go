@@ -140,9 +140,9 @@ func (c *chooser) choose() selection {
 // someOf names up to five.
 func someOf(names []string) string {
 	if len(names) > 5 {
-		return strings.Join(names[:5], " ") + fmt.Sprintf(" and %d more", len(names)-5)
+		return strings.Join(names[:5], ", ") + fmt.Sprintf(" and %d more", len(names)-5)
 	}
-	return strings.Join(names, " ")
+	return strings.Join(names, ", ")
 }
 
 // in reports whether the change can reach a test.
