@@ -88,7 +88,8 @@ var may = map[string][]string{
 	"web/*":      {"task", "event", "policy", "store", "outcome", "overview"},
 	"config":     {"task"},
 	"demo":       {"task", "git"},
-	"eval":       {"task", "event", "worker", "model", "model/scripted", "model/scripted/*", "git"},
+	"eval":       {"task", "event", "worker", "model", "model/scripted", "model/scripted/*", "git", "eval/edit"},
+	"eval/edit":  {},
 
 	"replay":    {"task", "event", "model", "tool", "guest", "agent", "store", "worker"},
 	"notify":    {"task"},

@@ -297,16 +297,16 @@ func (l Lang) oddTest(f Fault) string {
 	return map[string]string{
 		"go compile_only_red":       "\nfunc TestOdd(t *testing.T) {\n\tif got := brandNew(); got != 42 {\n\t\tt.Errorf(\"%v, want 42\", got)\n\t}\n}\n",
 		"go wrong_reason_red":       "\nfunc TestOdd(t *testing.T) {\n\tb, err := os.ReadFile(\"rates.txt\")\n\tif err != nil {\n\t\tt.Fatal(err)\n\t}\n\tif len(b) == 0 {\n\t\tt.Error(\"empty\")\n\t}\n}\n",
-		"go flaky_test":             "\nfunc TestOdd(t *testing.T) {\n\tif time.Now().UnixNano()/1000%3 != 0 {\n\t\tt.Error(\"not this time\")\n\t}\n}\n",
+		"go flaky_test":             "\nfunc TestOdd(t *testing.T) {\n\tif time.Now().UnixNano()/1000%8 != 0 {\n\t\tt.Error(\"not this time\")\n\t}\n}\n",
 		"pytest compile_only_red":   "\n\ndef test_odd():\n    from helper import brand_new\n    assert brand_new() == 42\n",
 		"pytest wrong_reason_red":   "\n\ndef test_odd():\n    with open('rates.txt') as f:\n        assert f.read()\n",
-		"pytest flaky_test":         "\n\ndef test_odd():\n    import time\n    assert time.time_ns() // 1000 % 3 == 0, 'not this time'\n",
+		"pytest flaky_test":         "\n\ndef test_odd():\n    import time\n    assert time.time_ns() // 1000 % 8 == 0, 'not this time'\n",
 		"unittest compile_only_red": "\n    def test_odd(self):\n        from helper import brand_new\n        self.assertEqual(brand_new(), 42)\n",
 		"unittest wrong_reason_red": "\n    def test_odd(self):\n        with open('rates.txt') as f:\n            self.assertTrue(f.read())\n",
-		"unittest flaky_test":       "\n    def test_odd(self):\n        import time\n        self.assertTrue(time.time_ns() // 1000 % 3 == 0, 'not this time')\n",
+		"unittest flaky_test":       "\n    def test_odd(self):\n        import time\n        self.assertTrue(time.time_ns() // 1000 % 8 == 0, 'not this time')\n",
 		"node compile_only_red":     "\nimport { brandNew } from '../helper.js';\n\ntest('odd', () => {\n  assert.equal(brandNew(), 42);\n});\n",
 		"node wrong_reason_red":     "\nimport fs from 'node:fs';\n\ntest('odd', () => {\n  assert.ok(fs.readFileSync('rates.txt', 'utf8'));\n});\n",
-		"node flaky_test":           "\ntest('odd', () => {\n  assert.ok(process.hrtime.bigint() / 1000n % 3n === 0n, 'not this time');\n});\n",
+		"node flaky_test":           "\ntest('odd', () => {\n  assert.ok(process.hrtime.bigint() / 1000n % 8n === 0n, 'not this time');\n});\n",
 	}[key]
 }
 

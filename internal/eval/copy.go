@@ -33,34 +33,34 @@ func (i Instance) Locate(dir string) (string, error) {
 	}
 }
 
-// Copy makes a bare repository at dst from the one at src, so that a replay pushes its branches
-// there and leaves src alone. The instance's base becomes reachable in it. A copy that is there
-// is kept.
+// Copy makes a bare repository at dst that has the instance's base, from the one at src, so that a
+// replay pushes its branches there and leaves src alone. The base comes without its history: a
+// source need not have all of that. A copy that is there is kept.
 func (i Instance) Copy(ctx context.Context, src, dst string) error {
 	from := repo{dir: src}
 	if err := from.check(ctx, i.Base, i.Fix); err != nil {
 		return err
 	}
-	if _, err := os.Stat(dst); errors.Is(err, fs.ErrNotExist) {
-		if err := os.MkdirAll(filepath.Dir(dst), 0o755); err != nil {
-			return &task.Error{Class: task.Unavailable, Msg: "cannot make the folder for copies of repositories", Err: err}
-		}
-		part, err := os.MkdirTemp(filepath.Dir(dst), ".part-")
-		if err != nil {
-			return &task.Error{Class: task.Unavailable, Msg: "cannot make the folder for copies of repositories", Err: err}
-		}
-		defer func() { _ = os.RemoveAll(part) }()
-		if _, err := from.git(ctx, "clone", "--quiet", "--bare", "--no-local", "--template=", "--", src, part); err != nil {
-			return err
-		}
-		if err := os.Rename(part, dst); err != nil && !errors.Is(err, fs.ErrExist) {
-			return &task.Error{Class: task.Unavailable, Msg: "cannot put the copy of a repository in place", Err: err}
-		}
+	if _, err := os.Stat(dst); err == nil {
+		return repo{dir: dst}.check(ctx, i.Base)
 	}
-	to := repo{dir: dst}
-	// The base may be on no branch of src.
-	if _, err := to.git(ctx, "fetch", "--quiet", "--no-tags", "--", src, "+"+i.Base+":refs/heads/base/"+i.ID); err != nil {
+	if err := os.MkdirAll(filepath.Dir(dst), 0o755); err != nil {
+		return &task.Error{Class: task.Unavailable, Msg: "cannot make the folder for copies of repositories", Err: err}
+	}
+	part, err := os.MkdirTemp(filepath.Dir(dst), ".part-")
+	if err != nil {
+		return &task.Error{Class: task.Unavailable, Msg: "cannot make the folder for copies of repositories", Err: err}
+	}
+	defer func() { _ = os.RemoveAll(part) }()
+	to := repo{dir: part}
+	if _, err := to.git(ctx, "init", "--quiet", "--bare", "--template=", "--initial-branch=main", "."); err != nil {
 		return err
 	}
-	return to.check(ctx, i.Base)
+	if _, err := to.git(ctx, "fetch", "--quiet", "--no-tags", "--depth=1", "--", src, "+"+i.Base+":refs/heads/main"); err != nil {
+		return err
+	}
+	if err := os.Rename(part, dst); err != nil && !errors.Is(err, fs.ErrExist) {
+		return &task.Error{Class: task.Unavailable, Msg: "cannot put the copy of a repository in place", Err: err}
+	}
+	return repo{dir: dst}.check(ctx, i.Base)
 }

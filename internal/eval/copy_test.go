@@ -42,7 +42,7 @@ func TestCopyReachesTheBase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := must(t, dst, git, "rev-parse", "refs/heads/base/own__tiny-1"); got != i.Base {
+	if got := must(t, dst, git, "rev-parse", "refs/heads/main"); got != i.Base {
 		t.Errorf("base at %s, want %s", got, i.Base)
 	}
 	if out, code := command(t, dst, git, "cat-file", "-e", i.Fix); code == 0 {

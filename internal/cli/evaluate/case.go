@@ -112,7 +112,7 @@ func (p player) result(ctx context.Context, i eval.Instance, v eval.Variant) (re
 	if err != nil {
 		return res, s, fmt.Errorf("transcript of %s %s: %w", i.ID, v, err)
 	}
-	repo := filepath.Join(p.dir, "eval", "repos", strings.ReplaceAll(i.Repo, "/", "+")+".git")
+	repo := filepath.Join(p.dir, "eval", "repos", i.ID+".git")
 	if err := i.Copy(ctx, src, repo); err != nil {
 		return res, s, err
 	}

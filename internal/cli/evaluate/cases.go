@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,10 +23,13 @@ import (
 
 // CaseOptions are the flags of `eval cases`.
 type CaseOptions struct {
-	Only       []string
-	Limit      time.Duration
-	Jobs       int
-	JSON, Keep bool
+	Instances, Repos string // cases made from these, in place of the generated modules
+	Sample           int
+	Seed             uint64
+	Only             []string
+	Limit            time.Duration
+	Jobs             int
+	JSON, Keep       bool
 }
 
 // CaseOutcome is what came of one generated case.
@@ -33,17 +37,21 @@ type CaseOutcome struct {
 	Type      string             `json:"type"` // "case"
 	Case      string             `json:"case"`
 	Fault     eval.Fault         `json:"fault"`
+	Language  string             `json:"language,omitempty"` // of an instance
+	How       string             `json:"how,omitempty"`
 	Verdict   task.VerdictKind   `json:"verdict"`
 	Wanted    []task.VerdictKind `json:"wanted"`
 	Judgement Judgement          `json:"judgement"`
 	Reason    string             `json:"reason"`
+	Findings  []string           `json:"findings,omitempty"`
 	Seconds   float64            `json:"seconds"`
 }
 
-// FaultSums are the counts of the cases of one fault.
+// FaultSums are the counts of the cases of one fault or language.
 type FaultSums struct {
-	Type  string     `json:"type"` // "fault", and "sums" for all together
-	Fault eval.Fault `json:"fault,omitempty"`
+	Type     string     `json:"type"` // "fault", "language", and "sums" for all together
+	Fault    eval.Fault `json:"fault,omitempty"`
+	Language string     `json:"language,omitempty"`
 	Counts
 }
 
@@ -54,12 +62,18 @@ func NewCasesCmd(env *kit.Env) *cobra.Command {
 		Use:   "cases",
 		Short: "Measure the verifier on generated changes: true fixes, and fourteen ways not to be one",
 		Long: "Generates small repositories in several languages, and for each a true fix and a change with each known fault,\n" +
-			"and verifies all of them as `daybreak verify` does. Prints false accepts and false rejects by fault. The exit\n" +
-			"code is 0 when every verdict is as it should be, 6 when one is not, 1 when a case could not be played.",
+			"and verifies all of them as `daybreak verify` does. With --instances the cases are made from historical fixes,\n" +
+			"each labelled by running its tests. Prints false accepts and false rejects by fault. The exit code is 0 when\n" +
+			"every verdict is as it should be, 6 when one is not, 1 when a case could not be played.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cases(cmd.Context(), env, o) },
 	}
 	f := cmd.Flags()
+	f.StringVar(&o.Instances, "instances", "", "make the cases from the historical fixes in this file, one instance a line")
+	f.StringVar(&o.Repos, "repos", "", "folder with the instances' repositories: owner+name, owner/name or name")
+	f.IntVar(&o.Sample, "sample", 0, "make at most so many faulty changes of each instance (0: all)")
+	f.Uint64Var(&o.Seed, "seed", 1, "of what is chosen from an instance")
+	cmd.MarkFlagsRequiredTogether("instances", "repos")
 	f.StringSliceVar(&o.Only, "only", nil, "play only cases whose name has one of these parts, such as price-go, or hang")
 	f.DurationVar(&o.Limit, "timeout", 2*time.Minute, "of one run of a suite; a case that hangs takes it whole, several times")
 	f.IntVar(&o.Jobs, "jobs", 1, "how many cases run at once")
@@ -70,7 +84,7 @@ func NewCasesCmd(env *kit.Env) *cobra.Command {
 
 func cases(ctx context.Context, env *kit.Env, o CaseOptions) error {
 	all := eval.Select(eval.Cases(), o.Only)
-	if len(all) == 0 {
+	if o.Instances == "" && len(all) == 0 {
 		return &kit.ExitError{Code: kit.Usage, Err: fmt.Errorf("--only: no case has %s in its name", strings.Join(o.Only, " or "))}
 	}
 	dir, remove, err := directory(env, o.Keep)
@@ -89,12 +103,20 @@ func cases(ctx context.Context, env *kit.Env, o CaseOptions) error {
 	if err != nil {
 		return err
 	}
+	if o.Instances != "" {
+		d := derivation{env: env, a: a, p: p, dir: dir, o: o, tally: newTally()}
+		return d.fromInstances(ctx)
+	}
+	return generated(ctx, env, a, p, dir, o, all)
+}
+
+// generated plays the cases of the small modules.
+func generated(ctx context.Context, env *kit.Env, a *app.App, p *prover.Prover, dir string, o CaseOptions, all []eval.Case) error {
 	if !o.JSON {
 		fmt.Fprintf(env.Out, "%d cases; data below %s\n\n", len(all), dir)
 	}
 	var mu sync.Mutex
-	sums := map[eval.Fault]*FaultSums{}
-	total := FaultSums{Type: "sums"}
+	sums := newTally()
 	each(ctx, max(o.Jobs, 1), all, func(c eval.Case) {
 		out := playCase(ctx, a, p, dir, c, o.Limit)
 		mu.Lock()
@@ -102,11 +124,7 @@ func cases(ctx context.Context, env *kit.Env, o CaseOptions) error {
 		if ctx.Err() != nil {
 			return
 		}
-		if sums[c.Fault] == nil {
-			sums[c.Fault] = &FaultSums{Type: "fault", Fault: c.Fault}
-		}
-		sums[c.Fault].add(out.Judgement)
-		total.add(out.Judgement)
+		sums.add(c.Fault, "", out.Judgement)
 		if o.JSON {
 			printJSON(env.Out, out)
 		} else {
@@ -116,8 +134,8 @@ func cases(ctx context.Context, env *kit.Env, o CaseOptions) error {
 	if ctx.Err() != nil {
 		return &kit.ExitError{Code: kit.Stopped, Err: errors.New("interrupted; cases that had not ended are missing")}
 	}
-	showSums(env, o.JSON, sums, total)
-	return total.exit()
+	sums.show(env, o.JSON)
+	return sums.total.exit()
 }
 
 // brief says more only of what was not right.
@@ -128,23 +146,39 @@ func brief(o CaseOutcome) string {
 	return taskview.Escape(o.Reason)
 }
 
-func showSums(env *kit.Env, asJSON bool, sums map[eval.Fault]*FaultSums, total FaultSums) {
-	if !asJSON {
-		fmt.Fprintf(env.Out, "\n%-22s %6s %6s %13s %13s %12s %10s\n", "fault", "cases", "right", "false accept", "false reject", "wrong reason", "not played")
+// show prints the sums by fault, by language where cases have one, and of what was not made.
+func (t *tally) show(env *kit.Env, asJSON bool) {
+	head := func(what string) {
+		if !asJSON {
+			fmt.Fprintf(env.Out, "\n%-22s %6s %6s %13s %13s %12s %13s %16s %10s\n", what, "cases", "right", "false accept", "false reject", "wrong reason", ForPerson, OtherTest, "not played")
+		}
 	}
 	row := func(name string, s FaultSums) {
 		if asJSON {
 			printJSON(env.Out, s)
 			return
 		}
-		fmt.Fprintf(env.Out, "%-22s %6d %6d %13d %13d %12d %10d\n", name, s.Cases, s.Right, s.FalseAccepts, s.FalseRejects, s.WrongReasons, s.NotPlayed)
+		fmt.Fprintf(env.Out, "%-22s %6d %6d %13d %13d %12d %13d %16d %10d\n", name, s.Cases, s.Right, s.FalseAccepts, s.FalseRejects, s.WrongReasons, s.ForPersons, s.OtherTests, s.NotPlayed)
 	}
+	head("fault")
 	for _, f := range eval.Faults() {
-		if s := sums[f]; s != nil {
+		if s := t.faults[f]; s != nil {
 			row(string(f), *s)
 		}
 	}
-	row("all", total)
+	row("all", t.total)
+	if len(t.languages) > 0 {
+		head("language")
+	}
+	for _, l := range slices.Sorted(maps.Keys(t.languages)) {
+		row(l, *t.languages[l])
+	}
+	if len(t.left) > 0 && !asJSON {
+		fmt.Fprintf(env.Out, "\nnot made\n")
+		for _, why := range slices.Sorted(maps.Keys(t.left)) {
+			fmt.Fprintf(env.Out, "%6d  %s\n", t.left[why], taskview.Escape(why))
+		}
+	}
 }
 
 func playCase(ctx context.Context, a *app.App, p *prover.Prover, dir string, c eval.Case, limit time.Duration) CaseOutcome {

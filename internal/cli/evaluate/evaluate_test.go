@@ -202,7 +202,7 @@ func TestRealAndCheating(t *testing.T) {
 	base, fix := history(t, repo)
 	file := filepath.Join(dir, "instances.jsonl")
 	write(t, file, instance("own__tiny-7", base, fix))
-	before := git(t, repo, "for-each-ref")
+	before := runGit(t, repo, "for-each-ref")
 	begin := time.Now()
 	out, err := command(t, "--config", config, "--instances", file, "--repos", filepath.Join(dir, "repos"), "--json")
 	t.Logf("%v", time.Since(begin))
@@ -223,7 +223,7 @@ func TestRealAndCheating(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("verdicts:\n%s", d)
 	}
-	if after := git(t, repo, "for-each-ref"); after != before {
+	if after := runGit(t, repo, "for-each-ref"); after != before {
 		t.Errorf("the operator's repository was written:\n%s", after)
 	}
 }
@@ -263,20 +263,20 @@ func history(t *testing.T, dir string) (base, fix string) {
 	t.Helper()
 	write(t, filepath.Join(dir, "cart.py"), "def total(items):\n    return sum(items[:-1])\n\n\ndef count(items):\n    return len(items)\n")
 	write(t, filepath.Join(dir, "tests/test_cart.py"), "from cart import count, total\n\n\ndef test_count():\n    assert count([1, 2]) == 2\n\n\ndef test_empty():\n    assert total([]) == 0\n")
-	git(t, dir, "init", "--quiet", "--initial-branch=main", "--template=")
-	git(t, dir, "add", ".")
-	git(t, dir, "commit", "--quiet", "--message=base")
-	base = git(t, dir, "rev-parse", "HEAD")
+	runGit(t, dir, "init", "--quiet", "--initial-branch=main", "--template=")
+	runGit(t, dir, "add", ".")
+	runGit(t, dir, "commit", "--quiet", "--message=base")
+	base = runGit(t, dir, "rev-parse", "HEAD")
 	write(t, filepath.Join(dir, "cart.py"), "def total(items):\n    return sum(items)\n\n\ndef count(items):\n    return len(items)\n")
 	write(t, filepath.Join(dir, "tests/test_cart.py"), "from cart import count, total\n\n\ndef test_count():\n    assert count([1, 2]) == 2\n\n\ndef test_empty():\n    assert total([]) == 0\n\n\ndef test_total():\n    assert total([1, 2]) == 3\n")
-	git(t, dir, "commit", "--quiet", "--all", "--message=fix")
-	fix = git(t, dir, "rev-parse", "HEAD")
-	git(t, dir, "checkout", "--quiet", "--detach")
-	git(t, dir, "branch", "--quiet", "--force", "main", base) // the fix is on no branch
+	runGit(t, dir, "commit", "--quiet", "--all", "--message=fix")
+	fix = runGit(t, dir, "rev-parse", "HEAD")
+	runGit(t, dir, "checkout", "--quiet", "--detach")
+	runGit(t, dir, "branch", "--quiet", "--force", "main", base) // the fix is on no branch
 	return base, fix
 }
 
-func git(t *testing.T, dir string, args ...string) string {
+func runGit(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", args...)
 	cmd.Dir = dir

@@ -17,6 +17,8 @@ type Counts struct {
 	FalseAccepts int `json:"false_accepts"`
 	FalseRejects int `json:"false_rejects"`
 	WrongReasons int `json:"wrong_reasons"`
+	ForPersons   int `json:"for_persons,omitempty"`
+	OtherTests   int `json:"other_tests,omitempty"`
 	NotPlayed    int `json:"not_played"`
 }
 
@@ -31,6 +33,10 @@ func (c *Counts) add(j Judgement) {
 		c.FalseRejects++
 	case WrongReason:
 		c.WrongReasons++
+	case ForPerson:
+		c.ForPersons++
+	case OtherTest:
+		c.OtherTests++
 	default:
 		c.NotPlayed++
 	}
