@@ -216,10 +216,14 @@ func (r *run) guarded(ctx context.Context, events []event.Event) error {
 		return nil
 	}
 	r.j.start(r.cfg.Now())
-	if _, err := r.j.Append(ctx, event.RunStarted{Worker: r.cfg.Owner, Resumed: sum.Runs > 0, From: sum.LastSeq}); err != nil {
-		return err
+	_, err := r.j.Append(ctx, event.RunStarted{Worker: r.cfg.Owner, Resumed: sum.Runs > 0, From: sum.LastSeq})
+	if err == nil {
+		err = r.raise(ctx)
 	}
-	if err := r.raise(ctx); err != nil {
+	if err != nil && ctx.Err() != nil { // a stop is heard at once
+		return r.conclusion(ctx, ctx, err)
+	}
+	if err != nil {
 		return err
 	}
 	if ended, err := r.parked(ctx); ended || rests(err) {
@@ -239,7 +243,7 @@ func (r *run) guarded(ctx context.Context, events []event.Event) error {
 	if proven(sum) || sum.Rebasing() { // what is proven is published whatever the clock says
 		budget = ctx
 	}
-	err := r.stages(budget, events)
+	err = r.stages(budget, events)
 	if err != nil && (overBudget(budget) || errors.Is(err, errSpent)) && r.proven() {
 		budget, err = ctx, r.settle(ctx)
 	}
