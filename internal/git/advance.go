@@ -38,10 +38,8 @@ func (g *Git) Advance(ctx context.Context, gitdir, rev, old, from, dest string) 
 	if err := layEmpty(l.Commit, dest); err != nil {
 		return l, err
 	}
-	packed := make(chan error, 1)
-	go func() { packed <- g.layPack(ctx, gitdir, l.Commit, dest) }()
-	entries, err := g.advanceTree(ctx, gitdir, l.Tree, old, from, dest)
-	if err := errors.Join(<-packed, err); err != nil {
+	entries, err := g.advanceTree(ctx, gitdir, l, old, from, dest)
+	if err != nil {
 		return l, err
 	}
 	l.Entries = make([]Entry, len(entries))
@@ -58,10 +56,10 @@ func (g *Git) Advance(ctx context.Context, gitdir, rev, old, from, dest string) 
 	return l, nil
 }
 
-// advanceTree lays out the files and the index. The index is the other's with the difference: no
-// file that both have is looked at.
-func (g *Git) advanceTree(ctx context.Context, gitdir, tree, old, from, dest string) ([]dirEntry, error) {
-	diffs, err := g.changed(ctx, gitdir, old, tree, "-t")
+// advanceTree lays out the objects, the files and the index. The index is the other's with the
+// difference: no file that both have is looked at.
+func (g *Git) advanceTree(ctx context.Context, gitdir string, l Laid, old, from, dest string) ([]dirEntry, error) {
+	diffs, err := g.changed(ctx, gitdir, old, l.Tree, "-t")
 	if err != nil {
 		return nil, err
 	}
@@ -83,21 +81,35 @@ func (g *Git) advanceTree(ctx context.Context, gitdir, tree, old, from, dest str
 		return nil, err
 	}
 	if trees != nil {
-		trees[""] = tree
+		trees[""] = l.Tree
 	}
 	dirs := directories(entries)
-	for _, d := range dirs {
-		if err := os.Mkdir(filepath.Join(dest, d.path), 0o755); err != nil && (d.path != "" || !errors.Is(err, os.ErrExist)) {
-			return nil, err
+	packed, ids := make(chan error, 1), objects(l.Commit, dirs, trees, entries)
+	go func() {
+		if ids != nil {
+			packed <- g.sharePacks(ctx, gitdir, from, dest, ids)
+		} else {
+			packed <- g.layPack(ctx, gitdir, l.Commit, dest)
 		}
-	}
-	if err := g.layFresh(ctx, gitdir, dest, entries, fresh); err != nil {
-		return nil, err
-	}
-	if err := linkTree(ctx, from, dest, dirs, entries, fresh); err != nil {
+	}()
+	err = g.advanceFiles(ctx, gitdir, from, dest, dirs, entries, fresh)
+	if err := errors.Join(<-packed, err); err != nil {
 		return nil, err
 	}
 	return entries, os.WriteFile(filepath.Join(dest, ".git", "index"), writeIndex(entries, trees), 0o644)
+}
+
+// advanceFiles lays out the files, and notes in the entries what the fresh ones are like.
+func (g *Git) advanceFiles(ctx context.Context, gitdir, from, dest string, dirs []*directory, entries []dirEntry, fresh []int) error {
+	for _, d := range dirs {
+		if err := os.Mkdir(filepath.Join(dest, d.path), 0o755); err != nil && (d.path != "" || !errors.Is(err, os.ErrExist)) {
+			return err
+		}
+	}
+	if err := g.layFresh(ctx, gitdir, dest, entries, fresh); err != nil {
+		return err
+	}
+	return linkTree(ctx, from, dest, dirs, entries, fresh)
 }
 
 // layFresh writes the files that are another than before, out of the mirror, and notes them.

@@ -143,7 +143,7 @@ func (c *counted) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// layRepository writes dest/.git by hand around one pack with the commit's objects.
+// layRepository writes dest/.git by hand around packs with the commit's objects.
 func (g *Git) layRepository(ctx context.Context, gitdir, commit, dest string) error {
 	if err := layEmpty(commit, dest); err != nil {
 		return err
@@ -172,15 +172,21 @@ func layEmpty(commit, dest string) error {
 	return nil
 }
 
+// layPack packs everything that a commit has.
 func (g *Git) layPack(ctx context.Context, gitdir, commit, dest string) error {
+	size, err := packSize(gitdir)
+	if err != nil {
+		return err
+	}
+	return g.packInto(ctx, gitdir, dest, strings.NewReader(commit+"\n"), size, "--revs")
+}
+
+func (g *Git) packInto(ctx context.Context, gitdir, dest string, in io.Reader, size int64, more ...string) error {
+	args := []string{
+		"--git-dir=" + gitdir, "pack-objects", "--quiet", "--delta-base-offset", "--window=0", "--threads=2", fmt.Sprintf("--max-pack-size=%d", size),
+	}
 	// git checks the sums of what it copies out of the packs of gitdir.
-	_, err := g.run(ctx, call{
-		args: []string{
-			"--git-dir=" + gitdir, "pack-objects", "--quiet", "--revs", "--delta-base-offset", "--window=0", "--threads=2",
-			filepath.Join(dest, ".git", "objects", "pack", "pack"),
-		},
-		stdin: strings.NewReader(commit + "\n"), max: 1 << 20,
-	})
+	_, err := g.run(ctx, call{args: append(append(args, more...), filepath.Join(dest, ".git", "objects", "pack", "pack")), stdin: in, max: 1 << 20})
 	return err
 }
 

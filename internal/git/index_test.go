@@ -113,6 +113,25 @@ func FuzzIndex(f *testing.F) {
 	})
 }
 
+// FuzzPackIndex reads what is no index of a pack, with a sum that fits.
+func FuzzPackIndex(f *testing.F) {
+	b := append([]byte("\xfftOc\x00\x00\x00\x02"), make([]byte, 1024)...)
+	b[len(b)-1] = 1
+	f.Add(append(b, make([]byte, 60)...))
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		ids, err := readPackIndex(summed(body))
+		if err == nil && (len(ids) == 0 || len(ids)*20 > len(body)) {
+			t.Fatalf("%d ids out of %d bytes", len(ids), len(body))
+		}
+		for _, id := range ids {
+			if !IsID(id) {
+				t.Fatalf("%q is no id", id)
+			}
+		}
+	})
+}
+
 // summed is a body with git's checksum behind it.
 func summed(body []byte) []byte {
 	sum := sumOf(body)

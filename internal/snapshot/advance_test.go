@@ -199,6 +199,65 @@ func TestAdvancedIsAsFromNothing(t *testing.T) {
 	}
 }
 
+// An advanced snapshot shares the packs of which it has every object, and has no object besides its own.
+func TestAdvancedSharesPacks(t *testing.T) {
+	s, dir := newStore(t), t.TempDir()
+	gittest.Run(t, dir, "init", "-q", "-b", "main")
+	noise := rand.NewChaCha8([32]byte{1})
+	write := func(i int) {
+		b := make([]byte, 200<<10)
+		_, _ = noise.Read(b) // never fails
+		p := filepath.Join(dir, fmt.Sprintf("d%d/f", i))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o755), os.WriteFile(p, b, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	packs := func(tree string) map[string]os.FileInfo {
+		out := map[string]os.FileInfo{}
+		found, err := filepath.Glob(filepath.Join(tree, ".git/objects/pack/*.pack"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range found {
+			if out[filepath.Base(p)], err = os.Stat(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return out
+	}
+	for i := range 30 {
+		write(i)
+	}
+	var earlier map[string]os.FileInfo
+	for i := range 3 {
+		write(20)
+		gittest.Run(t, dir, "add", "-A")
+		gittest.Run(t, dir, "commit", "-qm", fmt.Sprint(i))
+		got, err := s.Prepare(t.Context(), Source{Repo: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fresh := filepath.Join(t.TempDir(), "fresh")
+		if _, err := s.cfg.Git.Checkout(t.Context(), got.GitDir, got.Base, fresh); err != nil {
+			t.Fatal(err)
+		}
+		if have, want := asked(t, got.Tree), asked(t, fresh); have != want {
+			t.Fatalf("commit %d: git says\n%s\nwant\n%s", i, have, want)
+		}
+		gittest.Run(t, got.Tree, "fsck", "--full", "--strict")
+		now, same := packs(got.Tree), 0
+		for name, fi := range now {
+			if earlier[name] != nil && os.SameFile(fi, earlier[name]) {
+				same++
+			}
+		}
+		if i > 0 && (same < 3 || len(now) > 9) {
+			t.Errorf("commit %d shares %d of %d packs", i, same, len(now))
+		}
+		earlier = now
+	}
+}
+
 // Each snapshot is whole when the one that it was advanced from is gone.
 func TestAdvancedOutlivesItsOrigin(t *testing.T) {
 	s, repo := newStore(t), repository(t)
