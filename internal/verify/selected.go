@@ -89,6 +89,7 @@ func (c *chooser) choose() selection {
 		}
 	}
 	byBuild := map[int]map[string]bool{} // suite → what its build tool is asked for
+	broad := map[int]bool{}              // suites of Maven in which not all is known
 	for i := range c.of {
 		byBuild[i] = map[string]bool{}
 	}
@@ -102,17 +103,17 @@ func (c *chooser) choose() selection {
 		if !narrow || kind == KindMaven { // Maven takes classes and modules together
 			out.places = append(out.places, pl)
 		}
-		if !narrow && kind == KindMaven {
-			delete(byBuild, pl.Suite)
-		}
+		broad[pl.Suite] = broad[pl.Suite] || !narrow && kind == KindMaven
 	}
 	var hows []string
 	for i, names := range byBuild {
 		for _, n := range sortedKeys(names) {
-			out.places = append(out.places, Place{Suite: i, Reach: n})
+			if !broad[i] {
+				out.places = append(out.places, Place{Suite: i, Reach: n})
+			}
 		}
 		if len(names) > 0 {
-			hows = append(hows, fmt.Sprintf("in what needs the changed parts by %s's build: %s", plan.Suites[i].Kind, someOf(sortedKeys(names))))
+			hows = append(hows, fmt.Sprintf("in what needs the changed parts by %s's build: %s", plan.Suites[i].Kind, some(sortedKeys(names))))
 		}
 	}
 	slices.Sort(hows)
@@ -120,16 +121,8 @@ func (c *chooser) choose() selection {
 		hows = append([]string{"in files that import what changed"}, hows...)
 	}
 	for i, s := range plan.Suites {
-		if s.Kind != KindJest && s.Kind != KindVitest {
-			continue
-		}
-		for _, ch := range c.p.job.Changes {
-			if !ch.Deleted && impact.Script(ch.Path) && (s.Dir == "." || strings.HasPrefix(ch.Path, s.Dir+"/")) {
-				out.places = append(out.places, Place{Suite: i, Reach: ch.Path})
-				out.asked = true
-			}
-		}
-		if out.asked {
+		if related := c.related(i); len(related) > 0 {
+			out.places, out.asked = append(out.places, related...), true
 			hows = append(hows, "and what "+string(s.Kind)+" itself relates to it")
 		}
 	}
@@ -137,12 +130,18 @@ func (c *chooser) choose() selection {
 	return out
 }
 
-// someOf names up to five.
-func someOf(names []string) string {
-	if len(names) > 5 {
-		return strings.Join(names[:5], ", ") + fmt.Sprintf(" and %d more", len(names)-5)
+// related are the changed files that the suite's runner is asked about itself.
+func (c *chooser) related(i int) (out []Place) {
+	s := c.p.plan.Suites[i]
+	if s.Kind != KindJest && s.Kind != KindVitest {
+		return nil
 	}
-	return strings.Join(names, ", ")
+	for _, ch := range c.p.job.Changes {
+		if !ch.Deleted && impact.Script(ch.Path) && (s.Dir == "." || strings.HasPrefix(ch.Path, s.Dir+"/")) {
+			out = append(out, Place{Suite: i, Reach: ch.Path})
+		}
+	}
+	return out
 }
 
 // in reports whether the change can reach a test.

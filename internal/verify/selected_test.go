@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/daybreak-agent/daybreak/internal/task"
+	"github.com/daybreak-agent/daybreak/internal/verify/impact"
 )
 
 // choice is a change of a repository of several parts, in which net is needed by cart and by nothing
@@ -289,4 +290,38 @@ func TestChosenByBazel(t *testing.T) {
 		return map[string]string{n + "/BUILD": "sh_test(name = \"" + n + "_test\", srcs = [\"t.sh\"])\n", n + "/t.sh": "#!/bin/bash\ntrue\n"}
 	})
 	chosen(t, c)
+}
+
+// TestPlacesOfParts: where a test's part is not known, it is chosen, and nothing is narrowed by it.
+func TestPlacesOfParts(t *testing.T) {
+	files := []string{"a/pom.xml", "a/src/test/java/ATest.java", "b/pom.xml", "b/src/test/java/BTest.java", "pom.xml"}
+	texts := map[string]string{
+		"pom.xml":   "<project><artifactId>top</artifactId><modules><module>a</module><module>b</module></modules></project>",
+		"a/pom.xml": "<project><artifactId>a</artifactId></project>", "b/pom.xml": "<project><artifactId>b</artifactId></project>",
+	}
+	tree := impact.Tree{Files: files, Read: func(f string) []byte { return []byte(texts[f]) }}
+	for _, c := range []struct{ declared, other, tests, places string }{
+		{"x.ATest", "x.BTest", "a", "-pl=a x.ATest"},
+		{"x.ATest", "x.Elsewhere", "a other", "x.ATest x.Elsewhere"},
+		{"x.Nowhere", "x.BTest", "a", "x.ATest x.Nowhere"},
+	} {
+		b := Baseline{
+			Plan: Plan{Suites: []Suite{{Kind: KindMaven, Dir: "."}}}, Tests: map[string]task.TestStatus{"a": task.Pass, "other": task.Pass},
+			Where: map[string]Place{"a": {Group: "x.ATest"}, "other": {Group: c.other}},
+		}
+		p := &proof{plan: b.Plan, job: Job{Baseline: b}, facts: Facts{Tests: []TestFacts{{Test: "d"}}}, places: map[string]Place{"d": {Group: c.declared}}}
+		builds := []impact.Build{impact.Maven(tree, ".")}
+		ch := chooser{p: p, of: map[int]int{0: 0}, builds: builds, stems: map[int]map[string][]string{}, files: files, reach: impact.Reached(tree, builds, []string{"a/src/test/java/ATest.java"})}
+		got := ch.choose()
+		places := map[string]bool{}
+		for _, pl := range got.places {
+			if pl.Reach != "" {
+				pl.Group = "-pl=" + pl.Reach
+			}
+			places[pl.Group] = true
+		}
+		if tests, places := strings.Join(sortedKeys(got.tests), " "), strings.Join(sortedKeys(places), " "); tests != c.tests || places != c.places {
+			t.Errorf("declared %s beside %s: tests %q, places %q; want %q, %q", c.declared, c.other, tests, places, c.tests, c.places)
+		}
+	}
 }

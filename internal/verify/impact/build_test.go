@@ -265,7 +265,7 @@ func layouts() map[string]func(r *rand.Rand, direct [][]bool) (files map[string]
 				files["settings.gradle.kts"] += fmt.Sprintf("include(%q)\n", name(i))
 				text := ""
 				for _, j := range to {
-					text += fmt.Sprintf([]string{"implementation(project(%q))\n", "api(project(path = %q))\n", "dependsOn(\"%s:jar\")\n"}[r.IntN(3)], name(j))
+					text += fmt.Sprintf([]string{"implementation(project(%q))\n", "api(project(path = %q))\n", "dependsOn(\"%s:jar\")\n", "implementation project(%q)\n", "implementation project %q\n"}[r.IntN(5)], name(j))
 				}
 				files[dir(i)+"/build.gradle.kts"], files[dir(i)+"/src/A.kt"] = "dependencies {\n"+text+"}\n", ""
 			})
