@@ -72,8 +72,10 @@ func TestOf(t *testing.T) {
 		})},
 		"declined": {
 			[]event.Payload{
-				event.TaskCreated{Repo: "shop/cart"}, to(task.Queued, task.Preparing), to(task.Preparing, task.Working),
-				event.Declined{Kind: "out_of_scope", Reason: "r"}, to(task.Working, task.Declined),
+				event.TaskCreated{Repo: "shop/cart"},
+				to(task.Queued, task.Preparing), to(task.Preparing, task.Working),
+				event.Declined{Kind: "out_of_scope", Reason: "r"},
+				to(task.Working, task.Declined),
 			},
 			Outcome{Task: id("1"), Repo: "shop/cart", Created: begin(), State: task.Declined, Declined: "out_of_scope"},
 		},

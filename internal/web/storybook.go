@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/outcome"
+	"github.com/daybreak-agent/daybreak/internal/overview"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/task"
 	"github.com/daybreak-agent/daybreak/internal/web/storybook"
@@ -57,6 +59,32 @@ func (s *Site) storybook(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Site) storybookEmpty(w http.ResponseWriter, r *http.Request) error {
 	s.write(w, r, http.StatusOK, tasksPage(s.head(r, "Tasks", "storybook"), listView{Now: s.cfg.Now()}))
+	return nil
+}
+
+// storybookFleet shows a busy fleet, or one in which nothing happens, as an operator sees it.
+func (s *Site) storybookFleet(w http.ResponseWriter, r *http.Request) error {
+	f := overview.Fleet{}
+	if r.URL.Path == "/storybook/fleet" {
+		f = storybook.Fleet(s.cfg.Now())
+	}
+	s.write(w, r, http.StatusOK, fleetPage(s.head(r, "Fleet", "storybook"), newFleetView(f, true, s.cfg.Now())))
+	return nil
+}
+
+// storybookOutcomes shows a year of outcomes, by the page's own filter, or none at all.
+func (s *Site) storybookOutcomes(w http.ResponseWriter, r *http.Request) error {
+	now := s.cfg.Now()
+	v := outcomesView{Since: "365d", By: "month"}
+	if r.URL.Query().Get("by") == "week" {
+		v.By = "week"
+	}
+	var all []outcome.Outcome
+	var repos []string
+	if r.URL.Path == "/storybook/outcomes" {
+		all, repos = storybook.Outcomes(now)
+	}
+	s.write(w, r, http.StatusOK, outcomesPage(s.head(r, "Outcomes", "storybook"), newOutcomesView(v, all, repos, now)))
 	return nil
 }
 

@@ -38,7 +38,7 @@ func storybookPage(h head, v bookView) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"page-head\"><h1>Storybook</h1><p class=\"sum\">Tasks in hard states, for looking at pages. <a href=\"/storybook/empty\">The empty list</a></p></div><ol class=\"book\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"page-head\"><h1>Storybook</h1><p class=\"sum\">Tasks in hard states, for looking at pages. <a href=\"/storybook/empty\">The empty list</a></p><p class=\"sum\">The installation as a whole: <a href=\"/storybook/fleet\">a busy fleet</a>, <a href=\"/storybook/fleet-idle\">an idle one</a>, <a href=\"/storybook/outcomes\">outcomes of a year</a>, <a href=\"/storybook/outcomes?by=week\">by week</a>, <a href=\"/storybook/outcomes-none\">none yet</a></p></div><ol class=\"book\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -50,7 +50,7 @@ func storybookPage(h head, v bookView) templ.Component {
 				var templ_7745c5c3_Var3 string
 				templ_7745c5c3_Var3, templ_7745c5c3_Err = templruntime.NewAttributeExpression(taskURL(t.ID, "")).ResolveURL(ctx)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `storybook.templ`, Line: 11, Col: 35}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `storybook.templ`, Line: 12, Col: 35}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var3)
 				if templ_7745c5c3_Err != nil {
@@ -63,7 +63,7 @@ func storybookPage(h head, v bookView) templ.Component {
 				var templ_7745c5c3_Var4 string
 				templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(v.names[i])
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `storybook.templ`, Line: 11, Col: 50}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `storybook.templ`, Line: 12, Col: 50}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 				if templ_7745c5c3_Err != nil {

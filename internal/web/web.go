@@ -67,6 +67,7 @@ type Site struct {
 	marks  *render.Highlighter
 	book   *storybook.Book // nil without Config.Storybook
 	assets *assets
+	every  time.Duration // between two looks at the fleet of a page that is live
 }
 
 // New returns a site.
@@ -75,7 +76,7 @@ func New(cfg Config) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Site{cfg: cfg, assets: a, md: render.NewMarkdown(), marks: &render.Highlighter{}}
+	s := &Site{cfg: cfg, assets: a, every: 2 * time.Second, md: render.NewMarkdown(), marks: &render.Highlighter{}}
 	if cfg.Storybook {
 		if s.book, err = storybook.New(cfg.Now()); err != nil {
 			return nil, err
@@ -97,6 +98,9 @@ func (s *Site) Routes() []access.Route {
 		{Pattern: "POST /theme", Policy: access.Open, Handler: s.handle(s.setTheme)},
 		page("GET /{$}", s.tasks),
 		page("GET /live/tasks", s.tasksLive),
+		page("GET /fleet", s.fleet),
+		page("GET /live/fleet", s.fleetLive),
+		page("GET /outcomes", s.outcomes),
 		page("GET /tasks/{id}", s.task),
 		page("GET /tasks/{id}/steps", s.steps),
 		page("GET /tasks/{id}/live", s.taskLive),
@@ -111,7 +115,9 @@ func (s *Site) Routes() []access.Route {
 		page("POST /tasks/{id}/retry", s.retry),
 	}
 	if s.cfg.Storybook {
-		out = append(out, page("GET /storybook/{$}", s.storybook), page("GET /storybook/empty", s.storybookEmpty))
+		out = append(out, page("GET /storybook/{$}", s.storybook), page("GET /storybook/empty", s.storybookEmpty),
+			page("GET /storybook/fleet", s.storybookFleet), page("GET /storybook/fleet-idle", s.storybookFleet),
+			page("GET /storybook/outcomes", s.storybookOutcomes), page("GET /storybook/outcomes-none", s.storybookOutcomes))
 	}
 	return out
 }

@@ -23,7 +23,10 @@ import (
 
 // paths are pages of every kind, for every hard state.
 func paths(l *lab) []string {
-	out := []string{"/", "/?state=working&repo=x&author=y", "/storybook/", "/storybook/empty", "/leave?to=https://example.com/%22%3E", "/nothing/here"}
+	out := []string{
+		"/", "/?state=working&repo=x&author=y", "/storybook/", "/storybook/empty", "/fleet", "/outcomes", "/outcomes?repo=%22%3E%3Cscript%3E&since=all&by=month",
+		"/storybook/fleet", "/storybook/fleet-idle", "/storybook/outcomes", "/storybook/outcomes?by=week", "/storybook/outcomes-none", "/leave?to=https://example.com/%22%3E", "/nothing/here",
+	}
 	for _, st := range l.site.book.Stories() {
 		p := "/tasks/" + string(st.Row.ID)
 		out = append(out, p, p+"?before=20", p+"/steps?before=40", p+"?said=steer", p+"/diff?file=0", p+"/texts/1", p+"/texts/1?of=raw")
@@ -47,10 +50,10 @@ func paths(l *lab) []string {
 func TestPagesAreInert_WEB01_WEB02_WEB04(t *testing.T) {
 	l := newLab(t)
 	elementsWeWrite := strings.Fields("html head meta title link script body a header svg path rect span nav ul ol li div form input button main p strong code h1 h2 h3 label select option table caption thead tbody tr th td time bdi " +
-		"article section details summary pre dl dt dd figure figcaption blockquote em del br hr mark kbd textarea")
+		"line text circle g desc article section details summary pre dl dt dd figure figcaption blockquote em del br hr mark kbd textarea")
 	attributesWeWrite := strings.Fields("lang charset name content rel href type src class id data-theme data-src data-text data-theme-form data-task data-seq data-word data-updated data-label data-part data-whole data-earlier data-o data-n " +
 		"role hidden method action value title tabindex aria-label aria-labelledby aria-current aria-hidden aria-busy for rows required placeholder maxlength autocomplete selected open datetime scope " +
-		"viewBox preserveAspectRatio d x y width height download")
+		"viewBox preserveAspectRatio d x y width height download x1 y1 x2 y2 cx cy r aria-describedby")
 	for _, path := range paths(l) {
 		w := l.get(path)
 		if w.Code != http.StatusOK && !(strings.HasPrefix(path, "/nothing") && w.Code == http.StatusNotFound) && !(strings.Contains(path, "/diff") && w.Code == http.StatusNotFound) {

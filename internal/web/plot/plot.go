@@ -146,7 +146,7 @@ func highest(all []Series) float64 {
 }
 
 // names is how many names there are across at most: so many fit on a phone.
-const names = 5
+const names = 4
 
 // frame is a plot with its ticks, and where a value is in it.
 func frame(u Unit, across []string, high float64) (Plot, func(float64) float64) {

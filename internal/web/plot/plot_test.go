@@ -56,8 +56,18 @@ func TestSay(t *testing.T) {
 		v    float64
 		want string
 	}{
-		{Shares, .713, "71 %"}, {Dollars, 3.1234, "$3.12"}, {Dollars, 12, "$12"}, {Dollars, .0042, "$0.0042"}, {Dollars, 0, "$0"}, {Duration, 0, "0 s"}, {Duration, 90, "1 m 30 s"},
-		{Duration, 3 * 86400, "3 d"}, {Duration, 47*3600 + 60, "47 h 1 m"}, {Counts, 1e18, "1e+18"}, {Duration, 59.99, "60 s"}, {Counts, 999, "999"},
+		{Shares, .713, "71 %"},
+		{Dollars, 3.1234, "$3.12"},
+		{Dollars, 12, "$12"},
+		{Dollars, .0042, "$0.0042"},
+		{Dollars, 0, "$0"},
+		{Duration, 0, "0 s"},
+		{Duration, 90, "1 m 30 s"},
+		{Duration, 3 * 86400, "3 d"},
+		{Duration, 47*3600 + 60, "47 h 1 m"},
+		{Counts, 1e18, "1e+18"},
+		{Duration, 59.99, "60 s"},
+		{Counts, 999, "999"},
 	} {
 		if got := c.u.Say(c.v); got != c.want {
 			t.Errorf("%g: %q, want %q", c.v, got, c.want)
@@ -100,7 +110,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestNamesFit: however many there are across, five names at most are written, the newest always.
+// TestNamesFit: however many there are across, four names at most are written, the newest always.
 func TestNamesFit(t *testing.T) {
 	for n := 1; n < 120; n++ {
 		across := make([]string, n)

@@ -124,6 +124,9 @@ func sayTime(s float64) string {
 		return trim(s, 1) + " s"
 	}
 	d := time.Duration(s * float64(time.Second)).Round(time.Second)
+	if d >= 10*time.Minute {
+		d = d.Round(time.Minute)
+	}
 	part := func(whole, rest time.Duration, a, b string) string {
 		out := strconv.FormatInt(int64(d/whole), 10) + " " + a
 		if n := d % whole / rest; n > 0 {
