@@ -21,6 +21,7 @@ type PullRequest struct {
 	Branch string // head branch, "daybreak/<task>-<slug>"
 	Head   string // commit id
 	Title  string
+	Before string // the title that we gave it last: one that people gave it since stays; "" for a new one
 	Body   string // Markdown
 	Draft  bool
 	URL    string            // or path; set by the forge

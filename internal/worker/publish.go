@@ -84,6 +84,9 @@ func (r *run) publish(ctx context.Context) error {
 		Task: string(sum.Task), Repo: sum.Created.Repo, Base: sum.Created.Target, Branch: branch, Head: commit,
 		Title: title, Body: body, Draft: true, Files: files,
 	}
+	if sum.PullRequest != nil {
+		pr.Before = sum.PullRequest.Title
+	}
 	type opened struct {
 		URL    string `json:"url"`
 		Number int    `json:"number,omitempty"`
@@ -121,9 +124,29 @@ func (r *run) account(ctx context.Context) (v task.Verdict, files map[string][]b
 	if v, err = r.recordedVerdict(ctx); err != nil {
 		return v, nil, e, err
 	}
+	if err := r.provenThere(r.j.Summary(), v); err != nil {
+		return v, nil, e, err
+	}
 	files = map[string][]byte{}
 	e, err = r.attest(ctx, r.j.Summary(), v, files)
 	return v, files, e, err
+}
+
+// provenThere refuses to publish anything but the very tree that the verdict is about, on its base.
+func (r *run) provenThere(sum event.Summary, v task.Verdict) error {
+	internal := func(msg string) error {
+		return &task.Error{Class: task.Internal, Msg: msg, Fix: "nothing was published; begin the task anew, and report this"}
+	}
+	switch {
+	case sum.Submitted == nil || sum.Exported == nil:
+		return internal("the log has a verdict but no submission")
+	case !v.Kind.Accepted():
+		return internal(fmt.Sprintf("the verdict is %s, which leads to no pull request", v.Kind))
+	case v.HeadTree != sum.Exported.Tree || v.Base != r.snap.Base:
+		return internal(fmt.Sprintf("the verdict is about tree %s on %s, and what would be published is tree %s on %s",
+			or(v.HeadTree, "none"), or(v.Base, "none"), sum.Exported.Tree, r.snap.Base))
+	}
+	return nil
 }
 
 // push puts the commit on the branch, once.
@@ -214,9 +237,6 @@ func (r *run) attest(ctx context.Context, sum event.Summary, v task.Verdict, fil
 
 // proposal gathers what the pull request says, all of it from the record.
 func (r *run) proposal(ctx context.Context, sum event.Summary, v task.Verdict) (proposal.Input, error) {
-	if sum.Submitted == nil || sum.Exported == nil {
-		return proposal.Input{}, &task.Error{Class: task.Internal, Msg: "the log has a verdict but no submission"}
-	}
 	stat, err := r.cfg.Git.Stat(ctx, r.snap.GitDir, r.snap.Base, sum.Exported.Tree)
 	if err != nil {
 		return proposal.Input{}, err

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/daybreak-agent/daybreak/internal/config"
 	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/forge"
 	"github.com/daybreak-agent/daybreak/internal/git"
 	"github.com/daybreak-agent/daybreak/internal/git/gittest"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
@@ -108,10 +110,23 @@ func (r *rig) fold(t *testing.T) event.Summary {
 	return sum
 }
 
+// openings remembers what a forge is told of the titles that pull requests had before.
+type openings struct {
+	forge.Forge
+	before []string
+}
+
+func (o *openings) OpenPullRequest(ctx context.Context, pr forge.PullRequest) (forge.PullRequest, bool, error) {
+	o.before = append(o.before, pr.Before)
+	return o.Forge.OpenPullRequest(ctx, pr)
+}
+
 // TestFollowUpOnANewBase: what is under review keeps its commits; the target's tip comes into the
 // branch by a merge, whose tree is what was proven.
 func TestFollowUpOnANewBase(t *testing.T) {
 	r := newRig(t, task.Limits{})
+	opened := &openings{Forge: r.cfg.Forge}
+	r.cfg.Forge = opened
 	r.verified(t)
 	r.release(t)
 	first, err := r.Run(t.Context(), r.id)
@@ -148,6 +163,9 @@ func TestFollowUpOnANewBase(t *testing.T) {
 	sum, err := r.Run(t.Context(), r.id)
 	if err != nil || sum.State != task.InReview || sum.PullRequest.Base != tip {
 		t.Fatalf("%s %+v %v", sum.State, sum.PullRequest, err)
+	}
+	if got := opened.before; len(got) != 2 || got[0] != "" || got[1] != first.PullRequest.Title {
+		t.Errorf("the forge is told of the titles %q", got)
 	}
 	branch := sum.PullRequest.Branch
 	if got := gittest.Run(t, r.repo, "rev-parse", branch+"^1", branch+"^2"); got != first.PullRequest.Head+"\n"+tip {

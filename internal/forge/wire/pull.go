@@ -26,13 +26,13 @@ type Pulls struct {
 }
 
 // Open opens pr unless its branch has one, and says whether it was there. An open one that was
-// there is given our title and body; what a person made of its being a draft stays.
+// there is given our title and body; what a person made of its title and of its being a draft stays.
 func (p Pulls) Open(pr forge.PullRequest) (forge.PullRequest, bool, error) {
-	titled := func(draft bool) string {
+	titled := func(title string, draft bool) string {
 		if draft {
-			return p.Draft + pr.Title
+			return p.Draft + title
 		}
-		return pr.Title
+		return title
 	}
 	merged := func(theirs forge.PullRequest) forge.PullRequest { // with what only we know of it
 		theirs.Task, theirs.Files = pr.Task, pr.Files
@@ -43,7 +43,7 @@ func (p Pulls) Open(pr forge.PullRequest) (forge.PullRequest, bool, error) {
 		return pr, false, err
 	}
 	if old == nil {
-		made, err := p.Create(titled(pr.Draft))
+		made, err := p.Create(titled(pr.Title, pr.Draft))
 		if err == nil {
 			return merged(made), false, nil
 		}
@@ -55,8 +55,12 @@ func (p Pulls) Open(pr forge.PullRequest) (forge.PullRequest, bool, error) {
 			return pr, false, err
 		}
 	}
-	if old.State == forge.PullOpen && (old.Title != pr.Title || strings.TrimSpace(old.Body) != strings.TrimSpace(pr.Body)) {
-		done, err := p.Edit(old.Number, titled(old.Draft))
+	title := pr.Title
+	if pr.Before != "" && old.Title != pr.Before {
+		title = old.Title
+	}
+	if old.State == forge.PullOpen && (old.Title != title || strings.TrimSpace(old.Body) != strings.TrimSpace(pr.Body)) {
+		done, err := p.Edit(old.Number, titled(title, old.Draft))
 		if err != nil {
 			return pr, false, err
 		}

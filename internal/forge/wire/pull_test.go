@@ -14,6 +14,7 @@ func TestOpen(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		finds   []*forge.PullRequest // what each search finds
+		before  string               // the title that we gave it last
 		refused task.Class           // of the call that creates
 		did     string
 		found   bool
@@ -26,10 +27,15 @@ func TestOpen(t *testing.T) {
 		"as it should be":           {finds: []*forge.PullRequest{there("Fix", "Why.", true, forge.PullOpen)}, found: true},
 		"another title":             {finds: []*forge.PullRequest{there("Old", "Why.", true, forge.PullOpen)}, did: "edit WIP: Fix", found: true},
 		"another body, made ready":  {finds: []*forge.PullRequest{there("Fix", "Old.", false, forge.PullOpen)}, did: "edit Fix", found: true},
+		"our title of before":       {finds: []*forge.PullRequest{there("Old", "Why.", true, forge.PullOpen)}, before: "Old", did: "edit WIP: Fix", found: true},
+		"a person's title":          {finds: []*forge.PullRequest{there("Theirs", "Old.", true, forge.PullOpen)}, before: "Old", did: "edit WIP: Theirs", found: true},
+		"a person's title alone":    {finds: []*forge.PullRequest{there("Theirs", "Why.", true, forge.PullOpen)}, before: "Old", found: true},
 		"another title, but closed": {finds: []*forge.PullRequest{there("Old", "Why.", true, forge.PullClosed)}, found: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			did, searches := "", 0
+			ours := ours
+			ours.Before = c.before
 			got, found, err := Pulls{
 				Find: func() (*forge.PullRequest, error) { searches++; return c.finds[searches-1], nil },
 				Create: func(title string) (forge.PullRequest, error) {
