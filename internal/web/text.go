@@ -1,7 +1,10 @@
 package web
 
 import (
+	"context"
+	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -111,7 +114,7 @@ func (s *Site) log(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if !named {
+	if !named && !s.named(r.Context(), t.ID, digest) {
 		return access.Gone()
 	}
 	body, err := s.cfg.Source.Blob(r.Context(), digest)
@@ -119,6 +122,34 @@ func (s *Site) log(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.whole(w, r, t.Title, "output of a run", string(body))
+}
+
+// named reports whether a verdict of the task, an earlier one as well, names the output of a run.
+func (s *Site) named(ctx context.Context, id task.ID, digest string) bool {
+	var docs []event.Text
+	err := s.shelf.with(ctx, id, 0, func(b *book) error {
+		for _, it := range b.story.Items {
+			if it.Moment != nil {
+				if p, ok := it.Moment.Payload.(*event.VerificationFinished); ok {
+					docs = append(docs, p.Document)
+				}
+			}
+		}
+		return nil
+	})
+	for _, d := range docs {
+		var v task.Verdict
+		text, lerr := s.shelf.load(ctx, d)
+		if err != nil || lerr != nil || json.Unmarshal([]byte(text), &v) != nil {
+			continue
+		}
+		for _, p := range v.Phases {
+			if slices.ContainsFunc(p.Runs, func(r task.RunRecord) bool { return r.Log == digest && digest != "" }) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // whole answers with a page of a text, or with its bytes as an attachment that acts nowhere.

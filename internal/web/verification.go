@@ -23,8 +23,9 @@ type verificationView struct {
 	Took     string
 	Doc      *task.Verdict
 	Problem  string
-	Tests    []testRow
-	More     int // tests that are not listed
+	Matrix   *matrixView
+	Tests    []testRow // that the matrix does not have
+	More     int       // tests that are not listed
 	Root     string
 	Seq      int64
 	Signed   *signedView // of this verdict
@@ -98,6 +99,7 @@ func (s *Site) verification(w http.ResponseWriter, r *http.Request) error {
 	if base != nil {
 		ledger, _ = s.shelf.load(r.Context(), base.Document) // without it the table has fewer rows
 	}
+	v.Matrix = matrixOf(v.Doc.Table)
 	v.tests(ledger)
 	s.write(w, r, http.StatusOK, verificationPage(s.head(r, "Verification", "tasks"), v))
 	return nil
@@ -111,7 +113,7 @@ func (v *verificationView) tests(ledger string) {
 	_ = json.Unmarshal([]byte(ledger), &b) // an unreadable one lists nothing
 	seen := map[string]bool{}
 	add := func(r testRow) {
-		if !seen[r.Name] {
+		if !seen[r.Name] && !v.Matrix.named(r.Name) {
 			seen[r.Name] = true
 			v.Tests = append(v.Tests, r)
 		}

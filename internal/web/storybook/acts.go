@@ -170,6 +170,25 @@ func (l *log) good() task.Verdict {
 			{Phase: "P7", Name: "tamper", Note: "0 findings", Complete: true},
 			{Phase: "P6", Name: "guard", Note: "hunks reverted: 1 noticed, 0 not", Millis: 2184, Complete: true},
 		},
+		Table: &task.Table{
+			Tests: []task.TableTest{
+				{Test: "example.com/checkout/api::TestRemovedCouponRestoresThePrice", Why: "reproduction", Rerun: "go test -run '^TestRemovedCouponRestoresThePrice$' ./api"},
+				{Test: "pricing::TestRates", Why: "flaky", Rerun: "go test -run '^TestRates$' ./pricing"},
+				{Test: "example.com/checkout/api::TestRemovedTwice", Why: "new"},
+			},
+			Runs: []task.TableRun{
+				{Phase: "P1", What: "base", Millis: 12_831, Seen: ".p.", Took: []int64{0, 4, 0}},
+				{Phase: "P1", What: "base", Millis: 11_000, Seen: ".f."},
+				{Phase: "P3", What: "base + tests", Millis: 431, Seen: "f.."},
+				{Phase: "P3", What: "base + tests", Millis: 431, Seen: "f.."},
+				{Phase: "P3", What: "base + tests", Millis: 431, Seen: "f.."},
+				{Phase: "P4", What: "alone", Millis: 431, Seen: "p.."},
+				{Phase: "P4", What: "alone", Millis: 431, Seen: "p.."},
+				{Phase: "P5", What: "whole suite", Millis: 854, Seen: "ppp", Took: []int64{2, 4, 1}},
+				{Phase: "P6", What: "reverted", Path: "cart/coupons.go", Line: 23, Result: task.Caught, Millis: 400, Seen: "f.."},
+				{Phase: "P6", What: "deleted statement", Path: "cart/coupons.go", Line: 23, Result: task.Caught, Millis: 400, Seen: "f.."},
+			},
+		},
 		Runner: "go test ./... (go)", Environment: "9ae9a49b8a872db489c687188c600e2b", Verifier: "daybreak-verify/1",
 		Sandbox: task.Isolation{Runtime: "runc 1.5.3", Isolation: "namespaces", Profile: strings.Repeat("a2", 32)},
 	}

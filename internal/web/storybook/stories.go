@@ -104,6 +104,8 @@ func hostile(l *log) {
 	v := l.good()
 	v.Kind, v.Reason, v.Detail = task.Tamper, "with the base's <b>configuration</b> the outcome differs \u202e", Hostile()
 	v.Reproduction[0].Test, v.Reproduction[0].Rerun, v.Reproduction[0].BaseOutput = Hostile(), Hostile(), Hostile()
+	v.Table.Tests[0] = task.TableTest{Test: Hostile(), Why: Hostile(), Rerun: Hostile()}
+	v.Table.Runs[0].Phase, v.Table.Runs[0].What, v.Table.Runs[8].Path = Hostile(), Hostile(), Hostile()
 	v.Suite.NewlyFailing, v.Suite.NewFailures = []string{Hostile(), name}, 2
 	v.Findings = []task.Finding{{Kind: "tamper", Severity: "block", Path: name, Line: 3, Detail: Hostile(), Old: "assert x == 1 # \u202e", New: "<script>alert(1)</script>"}}
 	v.Guard.Mutants[0].Old, v.Guard.Mutants[0].By = Hostile(), Hostile()
