@@ -124,6 +124,9 @@ func (p *Prover) Spec(purpose string, s snapshot.Snapshot) sandbox.Spec {
 	if p.cfg.Snapshots.HasHome(s) {
 		spec.Home.Lower = append(slices.Clip(spec.Home.Lower), s.Home)
 	}
+	if s.Built != "" {
+		spec.Home.Lower, spec.Passing = append(slices.Clip(spec.Home.Lower), s.Built), true
+	}
 	return spec
 }
 
@@ -206,6 +209,22 @@ func (p *Prover) Bench(ctx context.Context, purpose string, s snapshot.Snapshot,
 		return nil, err
 	}
 	return &bench{Sandbox: box, rec: p.cfg.Record, commit: commit}, nil
+}
+
+// BuildBench implements verify.Lab.
+func (p *Prover) BuildBench(ctx context.Context, s snapshot.Snapshot) (sandbox.Sandbox, snapshot.Snapshot, func() error, error) {
+	dir, drop, err := p.cfg.Snapshots.Aside(s)
+	if err != nil {
+		return nil, s, nil, err
+	}
+	spec := p.Spec("build", s)
+	spec.Home.Keep = dir
+	box, err := p.Start(ctx, spec)
+	if err != nil {
+		return nil, s, nil, errors.Join(err, drop())
+	}
+	s.Built = dir
+	return &bench{Sandbox: box, rec: p.cfg.Record}, s, drop, nil
 }
 
 // Log implements verify.Lab.

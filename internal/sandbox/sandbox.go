@@ -35,10 +35,11 @@ const IndexDir = "/.daybreak/index"
 // Spec says what to start.
 type Spec struct {
 	Task    string // owner; orphans are found by it
-	Purpose string // "agent", "probe", "baseline", "red", "green", "prepare", "index", "exec"
+	Purpose string // "agent", "probe", "baseline", "red", "green", "prepare", "index", "build", "exec"
 	Tree    string // host directory, read-only lowest layer of WorkDir; may be empty
 	Work    Layers // over Tree: what preparing the checkout left in it, such as node_modules
 	Home    Layers
+	Passing bool   // what lies below is gone with its user: nothing is kept ready for it
 	Index   string // host directory with the search index of Tree and Work, read-only at IndexDir; may be empty
 	// System are layers over the root file system's /usr, /etc and /var: packages that setup
 	// installed. A sandbox with System.Keep is one for setup: its commands run as root of its

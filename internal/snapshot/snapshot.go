@@ -23,5 +23,6 @@ type Snapshot struct {
 
 	Environment string // digest, as asked for
 	Layers      Layers // prepared dependencies, see [Snapshot.With]
+	Built       string // host directory over Home, see [Store.Aside]; "" for none
 	Index       string // host directory of the search index, see [Store.Index]; "" for none
 }

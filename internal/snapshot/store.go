@@ -92,6 +92,15 @@ func (s *Store) KeepHome(snap Snapshot) (dir string, commit func() error, err er
 	}, nil
 }
 
+// Aside gives a directory that may be filled over the snapshot's Home for a while, and how to
+// remove it. What is not removed is swept away a day later.
+func (s *Store) Aside(snap Snapshot) (dir string, remove func() error, err error) {
+	if dir, err = os.MkdirTemp(filepath.Dir(snap.Home), ".home-"); err != nil {
+		return "", nil, err
+	}
+	return dir, func() error { return removeTree(dir) }, os.Chmod(dir, 0o755)
+}
+
 func (s *Store) mirror(repo string) string {
 	return filepath.Join(s.cfg.Dir, "repos", mirrorName(repo)+".git")
 }

@@ -1,10 +1,13 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -28,18 +31,67 @@ import (
 type localLab struct {
 	t    testing.TB
 	root string // every bench's place, one at a time
-	mu   sync.Mutex
-	runs []string // purposes, in order
-	logs map[string][]byte
+	kept string // what benches leave of their HOME
+	// leaks has every run leave its HOME to the next ones, which no lab may do.
+	leaks bool
+	mu    sync.Mutex
+	runs  []string // purposes, in order
+	logs  map[string][]byte
+}
+
+// layer copies a directory over another with the times of its files.
+func layer(from, to string) error {
+	if _, err := os.Stat(from); err != nil {
+		return nil //nolint // there is none
+	}
+	if out, err := exec.Command("cp", "-a", from+"/.", to).CombinedOutput(); err != nil {
+		return fmt.Errorf("cp: %w: %s", err, out)
+	}
+	return nil
+}
+
+// aged gives the files of a checkout the time that a snapshot's have.
+func aged(dir string) error {
+	old := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type()&fs.ModeSymlink != 0 {
+			return err
+		}
+		return os.Chtimes(p, old, old)
+	})
+}
+
+func (l *localLab) BuildBench(ctx context.Context, s snapshot.Snapshot) (sandbox.Sandbox, snapshot.Snapshot, func() error, error) {
+	dir, err := os.MkdirTemp(l.kept, "built-")
+	if err != nil {
+		return nil, s, nil, err
+	}
+	box, err := l.start(ctx, "build", s, dir)
+	s.Built = dir
+	return box, s, func() error { return os.RemoveAll(dir) }, err
 }
 
 func (l *localLab) Bench(ctx context.Context, purpose string, s snapshot.Snapshot, keepHome bool) (sandbox.Sandbox, error) {
+	keep := ""
+	if keepHome {
+		keep = l.homeOf(s)
+	}
+	return l.start(ctx, purpose, s, keep)
+}
+
+// homeOf is where the base's own run leaves its HOME.
+func (l *localLab) homeOf(s snapshot.Snapshot) string { return filepath.Join(l.kept, s.Base) }
+
+func (l *localLab) start(ctx context.Context, purpose string, s snapshot.Snapshot, keep string) (sandbox.Sandbox, error) {
 	dir := l.root
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err // two at once, or one that was not ended
 	}
-	work := filepath.Join(dir, "work")
-	if err := os.CopyFS(work, os.DirFS(s.Tree)); err != nil {
+	if l.leaks && keep == "" {
+		keep = cmp.Or(s.Built, l.homeOf(s))
+	}
+	work, home := filepath.Join(dir, "work"), filepath.Join(dir, "home")
+	if err := errors.Join(os.Mkdir(home, 0o755), os.CopyFS(work, os.DirFS(s.Tree)), aged(work), layer(cmp.Or(s.Built, l.homeOf(s)), home)); err != nil {
 		return nil, err
 	}
 	here, there := net.Pipe()
@@ -56,7 +108,7 @@ func (l *localLab) Bench(ctx context.Context, purpose string, s snapshot.Snapsho
 	l.mu.Lock()
 	l.runs = append(l.runs, purpose)
 	l.mu.Unlock()
-	return &localBox{dir: dir, client: c, stop: stop, done: done}, nil
+	return &localBox{dir: dir, keep: keep, client: c, stop: stop, done: done}, nil
 }
 
 func (l *localLab) Log(_ context.Context, data []byte) (string, error) {
@@ -72,6 +124,7 @@ func (l *localLab) Log(_ context.Context, data []byte) (string, error) {
 
 type localBox struct {
 	dir    string
+	keep   string // receives HOME at the end
 	client *guest.Client
 	stop   context.CancelFunc
 	done   chan error
@@ -91,7 +144,10 @@ func (b *localBox) Destroy(context.Context) error {
 		b.client.Close()
 		b.stop()
 		<-b.done
-		err = os.RemoveAll(b.dir)
+		if b.keep != "" {
+			err = errors.Join(os.MkdirAll(b.keep, 0o755), layer(filepath.Join(b.dir, "home"), b.keep))
+		}
+		err = errors.Join(err, os.RemoveAll(b.dir))
 	})
 	return err
 }
@@ -201,8 +257,17 @@ func newVerifier(t testing.TB, s Settings) (*Verifier, *localLab) {
 			os.Remove(f)
 		}
 	})
-	lab := &localLab{t: t, root: filepath.Join(t.TempDir(), "bench")}
-	return &Verifier{Lab: lab, Settings: s, Env: Offline(), Rand: reportNames{mark}, Now: time.Now, workDir: filepath.Join(lab.root, "work")}, lab
+	lab := &localLab{t: t}
+	v := &Verifier{Lab: lab, Settings: s, Rand: reportNames{mark}, Now: time.Now}
+	moveTo(v, lab, t.TempDir())
+	return v, lab
+}
+
+// moveTo has all benches in a directory: verifications that are to share what the base's run left
+// in HOME share it, since build tools remember paths.
+func moveTo(v *Verifier, lab *localLab, dir string) {
+	lab.root, lab.kept, v.workDir = filepath.Join(dir, "bench"), dir, filepath.Join(dir, "bench", "work")
+	v.Env = append(Offline(), "HOME="+filepath.Join(lab.root, "home"))
 }
 
 func homeOf() string {

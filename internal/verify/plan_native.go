@@ -123,44 +123,56 @@ func cargoTarget(p Place) string {
 	return ""
 }
 
-// ofParts is the suite of some packages of its workspace.
-func (s Suite) ofParts(parts []string) Suite {
-	s.Flags = slices.DeleteFunc(slices.Clone(s.Flags), func(f string) bool { return f == "--workspace" })
-	for _, p := range parts {
-		s.Flags = append(s.Flags, "-p", p)
+// cargoRun is one process of cargo: which targets, and which of their tests.
+type cargoRun struct {
+	parts          []string // packages of the workspace; nil: all
+	targets, names []string // nil: all
+	doc            bool
+}
+
+// build are the arguments that say what is compiled.
+func (s Suite) build(r cargoRun) string {
+	flags := slices.Clone(s.Flags)
+	if len(r.parts) > 0 {
+		flags = slices.DeleteFunc(flags, func(f string) bool { return f == "--workspace" })
 	}
-	return s
+	for _, p := range r.parts {
+		flags = append(flags, "-p", p)
+	}
+	args := spaced(quoteAll(flags))
+	if len(r.targets) > 0 {
+		args += " " + strings.Join(slices.Compact(slices.Sorted(slices.Values(r.targets))), " ")
+	}
+	return args
 }
 
 func (s Suite) cargoCommands(i int, places []Place, report string) []command {
-	base := "cargo test --no-fail-fast"
-	if len(s.Flags) > 0 {
-		base += " " + quoteAll(s.Flags)
-	}
-	one := func(n int, targets, names []string, doc bool) command {
-		args := ""
-		if len(targets) > 0 {
-			slices.Sort(targets)
-			args = " " + strings.Join(slices.Compact(targets), " ")
-		}
-		if len(names) > 0 {
+	var out []command
+	for n, r := range cargoRuns(places) {
+		args := s.build(r)
+		if len(r.names) > 0 {
 			args += " -- "
-			if !doc {
+			if !r.doc {
 				args += "--exact "
 			}
-			args += words(names)
+			args += words(r.names)
 		}
-		r := numbered(report, n, ".txt")
-		shell := "export CARGO_TARGET_DIR=" + buildHome + fmt.Sprintf(`/cargo-%d"; `, i) + ended(base+args, r)
-		return s.command(i, shell, "cargo test"+spaced(quoteAll(s.Flags))+args, "cargo", r)
+		file := numbered(report, n, ".txt")
+		shell := "export CARGO_TARGET_DIR=" + s.buildDir(i) + "; " + ended("cargo test --no-fail-fast"+args, file)
+		out = append(out, s.command(i, shell, "cargo test"+args, "cargo", file))
 	}
+	return out
+}
+
+// cargoRuns parts whole packages, and documentation tests, which are named in another way, from the others.
+func cargoRuns(places []Place) []cargoRun {
 	if places == nil {
-		return []command{one(0, nil, nil, false)}
+		return []cargoRun{{}}
 	}
-	var out []command
+	var out []cargoRun
 	parts, places := parted(places)
 	if len(parts) > 0 {
-		out = s.ofParts(parts).cargoCommands(i, nil, report)
+		out = append(out, cargoRun{parts: parts})
 	}
 	var targets, names, docs []string
 	all, whole, allDocs := false, false, false
@@ -183,13 +195,13 @@ func (s Suite) cargoCommands(i int, places []Place, report string) []command {
 		if whole {
 			names = nil
 		}
-		out = append(out, one(len(out), targets, names, false))
+		out = append(out, cargoRun{targets: targets, names: names})
 	}
 	if len(docs) > 0 || allDocs {
 		if allDocs {
 			docs = nil
 		}
-		out = append(out, one(len(out), []string{"--doc"}, docs, true))
+		out = append(out, cargoRun{targets: []string{"--doc"}, names: docs, doc: true})
 	}
 	return out
 }
@@ -304,14 +316,19 @@ func (s Suite) ctestCommands(i int, places []Place, report string) []command {
 		args = " -R " + quote("^("+strings.Join(slices.Compact(names), "|")+")$")
 	}
 	r := numbered(report, 0, ".xml")
-	build := buildHome + fmt.Sprintf(`/cmake-%d"`, i)
-	flags := spaced(quoteAll(s.Flags))
+	build, human := s.cmakeBuild(i)
 	// What does not build is a test that did not run; the others still tell.
-	shell := "set -e; build=" + build + `; cmake -G "Unix Makefiles" -S . -B "$build"` + flags + ` -Wno-dev; cmake --build "$build" --parallel 2 -- -k || true; ` +
-		`ctest --test-dir "$build" --output-junit ` + r + args
-	c := s.command(i, shell, "cmake -B build"+flags+" && cmake --build build && ctest --test-dir build"+args, "junit", r)
+	shell := build + ` -- -k || true; ctest --test-dir "$build" --output-junit ` + r + args
+	c := s.command(i, shell, human+" && ctest --test-dir build"+args, "junit", r)
 	c.console = "ctest"
 	return []command{c}
+}
+
+// cmakeBuild configures and compiles. Options of make may follow it.
+func (s Suite) cmakeBuild(i int) (shell, human string) {
+	flags := spaced(quoteAll(s.Flags))
+	return "set -e; build=" + s.buildDir(i) + `; cmake -G "Unix Makefiles" -S . -B "$build"` + flags + ` -Wno-dev; cmake --build "$build" --parallel 2`,
+		"cmake -B build" + flags + " && cmake --build build"
 }
 
 func (s Suite) dotnetCommands(i int, places []Place, report string) []command {

@@ -163,12 +163,19 @@ func (g *prober) ready(ctx context.Context) error {
 	if g.bench != nil {
 		return nil
 	}
-	b, err := g.p.v.open(ctx, "guard", g.p.job.Snapshot, false)
+	head, err := g.p.builtOf(ctx, g.p.job.Changes, nil, g.rec)
+	if err != nil {
+		return err
+	}
+	b, err := g.p.v.open(ctx, "guard", head.snapshot, false)
 	if err != nil {
 		return err
 	}
 	g.bench = b
 	if err := place(ctx, b.box.Guest(), g.p.job.Changes); err != nil {
+		return err
+	}
+	if _, err := g.p.v.age(ctx, b.box.Guest(), request{place: g.p.job.Changes, plan: g.p.plan, parts: &g.p.parts, built: head.placed}); err != nil {
 		return err
 	}
 	if g.normal > 0 {

@@ -19,6 +19,15 @@ func (v *Verifier) Verify(ctx context.Context, job Job) (task.Verdict, error) {
 	if err != nil {
 		return failed(task.Verdict{Base: job.Snapshot.Base, HeadTree: job.HeadTree, Verifier: Version}, err)
 	}
+	verdict, err := p.prove(ctx)
+	if derr := p.dropBuilds(); derr != nil { // what stays is swept away later
+		v.logger().WarnContext(ctx, "what was built for a verification is not removed", "error", derr)
+	}
+	return verdict, err
+}
+
+func (p *proof) prove(ctx context.Context) (task.Verdict, error) {
+	job := p.job
 	if k, reason := decideRed(Facts{NoChange: p.facts.NoChange, Blocked: p.facts.Blocked, Tests: []TestFacts{{}}}); k != "" {
 		return p.conclude(k, reason, job.Baseline.Detail), nil
 	}
@@ -203,6 +212,7 @@ func (v *Verifier) Reproduce(ctx context.Context, job Job) (Reproduced, error) {
 		return out, nil
 	}
 	job.progress("P3", "the tests on the base, which they must fail")
+	p.once = true
 	out.Phase, err = p.red(ctx, 1)
 	if err != nil {
 		out.Kind = task.VerificationFail

@@ -29,7 +29,10 @@ type proof struct {
 	suiteMillis int64 // what that took
 
 	columns []*column // the runs so far, for the table
-	racing      bool  // the declared tests run under the race detector
+	racing  bool      // the declared tests run under the race detector
+
+	once   bool             // nothing is run twice: nothing is built for several runs
+	builds map[string]built // by tree
 }
 
 // redRuns is how often a reproduction is run on the base in a full verification, and how often
@@ -215,9 +218,17 @@ func (p *proof) bench(ctx context.Context, purpose string, placed []git.Change, 
 	if p.racing && where != nil {
 		plan, _ = plan.racing()
 	}
+	needs := where
+	if purpose == "green" {
+		needs = nil // the suite's run needs all of it
+	}
+	b, err := p.builtOf(ctx, placed, needs, rec)
+	if err != nil {
+		return ran{}, err
+	}
 	r, err := p.v.run(ctx, request{
-		snapshot: p.job.Snapshot, purpose: purpose, place: placed, plan: plan, places: where,
-		files: overlay(p.parts.files, placed),
+		snapshot: b.snapshot, purpose: purpose, place: placed, plan: plan, places: where,
+		files: overlay(p.parts.files, placed), parts: &p.parts, built: b.placed,
 	})
 	rec.Runs = append(rec.Runs, r.records...)
 	p.saw(rec, purpose, where, r)

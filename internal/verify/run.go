@@ -83,6 +83,9 @@ type request struct {
 	places   []Place // nil: everything
 	files    []string
 	build    bool // run Settings.Build first and stop when it fails
+
+	parts *parts    // of the change; nil where nothing is placed, or on top of a change
+	built time.Time // when what is placed was placed in the snapshot's own build of it; zero: it has none
 }
 
 // buildFailure says that the build command failed; it is an outcome, not an error of ours.
@@ -134,6 +137,9 @@ func (b *bench) run(ctx context.Context, q request, limit time.Duration) (out ra
 	}
 	g := b.box.Guest()
 	if err := place(ctx, g, q.place); err != nil {
+		return out, err
+	}
+	if _, err := v.age(ctx, g, q); err != nil {
 		return out, err
 	}
 	deadline := start.Add(limit)

@@ -22,6 +22,8 @@ type parts struct {
 	tamper tamper.Result
 	old    map[string][]byte // base content of the changed paths; absent where new
 	files  []string          // regular files of the base, sorted
+
+	builders map[Kind]trust // see [builders]
 }
 
 // split reads the base's side of the change and divides it. It never follows a link out of
@@ -36,6 +38,7 @@ func (v *Verifier) split(job Job) (parts, error) {
 	if p.files, err = files(root.FS()); err != nil {
 		return parts{}, &task.Error{Class: task.Internal, Msg: "the base checkout cannot be listed", Err: err}
 	}
+	p.builders = builders(root.FS(), p.files)
 	classify := func(f string) tamper.Class { return tamper.Classify(f, v.Settings.TestGlobs) }
 	var diff []tamper.FileChange
 	for _, c := range job.Changes {

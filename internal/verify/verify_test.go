@@ -32,7 +32,9 @@ func prove(t *testing.T, file string, settings Settings, cases []proofCase) {
 	settings.Guard = cmp.Or(settings.Guard, -1) // what the tests guard is the subject of other tests
 	s := loadSample(t, file)
 	baselines := map[string]Baseline{}
+	dirs := map[string]string{}
 	for _, c := range cases {
+		dir := t.TempDir()
 		t.Run(c.name, func(t *testing.T) {
 			ctx := context.Background()
 			v, lab := newVerifier(t, settings)
@@ -42,6 +44,8 @@ func prove(t *testing.T, file string, settings Settings, cases []proofCase) {
 			}
 			snap := s.snapshot(t, layers...)
 			key := strings.Join(layers, "+")
+			dirs[key] = cmp.Or(dirs[key], dir)
+			moveTo(v, lab, dirs[key])
 			base, ok := baselines[key]
 			if !ok {
 				var err error

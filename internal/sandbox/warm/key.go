@@ -16,7 +16,7 @@ import (
 // nothing that it writes, its life has no limit that would begin too early, and its root is
 // everybody's.
 func poolable(s sandbox.Spec) bool {
-	return s.Work.Keep == "" && s.Home.Keep == "" && s.System.Keep == "" && s.Limits.Wall == 0 && s.Tree != ""
+	return s.Work.Keep == "" && s.Home.Keep == "" && s.System.Keep == "" && s.Limits.Wall == 0 && !s.Passing && s.Tree != ""
 }
 
 // plain is the spec without what belongs to a task: who asks, what for, and where its forwards

@@ -1,0 +1,135 @@
+package verify
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/git"
+	"github.com/daybreak-agent/daybreak/internal/task"
+)
+
+// builtCase is a change whose verdict is wrong where something old is taken for built of it.
+type builtCase struct {
+	name  string
+	base  []string
+	tests string
+	fix   []git.Change
+	back  bool // the clock is put back after the base was built
+	leaks bool
+	want  task.VerdictKind
+	not   task.VerdictKind // instead of want
+	built int              // how many trees are built once for several runs
+}
+
+func proveBuilt(t *testing.T, file string, cases []builtCase) {
+	t.Helper()
+	s := loadSample(t, file)
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			ctx := context.Background()
+			v, lab := newVerifier(t, Settings{Guard: -1, Timeout: 5 * time.Minute})
+			snap := s.snapshot(t, c.base...)
+			base, err := v.Baseline(ctx, snap, nil)
+			if err != nil || !base.Usable() {
+				t.Fatalf("%v %s %s", err, base.Blocked, base.Detail)
+			}
+			lab.leaks = c.leaks
+			if c.back {
+				v.Now = func() time.Time { return time.Now().Add(-time.Hour) }
+			}
+			got, err := v.Verify(ctx, Job{Snapshot: snap, HeadTree: "tree", Changes: append(s.changes(t, c.tests), c.fix...), Baseline: base})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.not == "" && got.Kind != c.want || c.not == got.Kind {
+				t.Errorf("verdict %s: %s; want %s, not %s\n%s", got.Kind, got.Reason, c.want, c.not, outline(got))
+			}
+			n := 0
+			for _, purpose := range lab.runs {
+				if purpose == "build" {
+					n++
+				}
+			}
+			if !c.leaks && n != c.built {
+				t.Errorf("%d trees were built once for several runs, want %d: %s", n, c.built, strings.Join(lab.runs, " "))
+			}
+		})
+	}
+}
+
+func link(path, to string) git.Change {
+	return git.Change{Path: path, Mode: git.ModeLink, Content: []byte(to)}
+}
+
+// TestBuiltByCMake: each fix is one that make alone would not build again, and no verdict rests on
+// what a test left.
+func TestBuiltByCMake(t *testing.T) {
+	optional(t, have("ctest") && have("cc"), "cmake with a C compiler")
+	s := loadSample(t, "built_c.txtar")
+	proveBuilt(t, "built_c.txtar", []builtCase{
+		{name: "plainly", base: []string{"base"}, tests: "test", fix: s.changes(t, "fix"), want: task.Verified, built: 2},
+		{name: "a clock that was put back", base: []string{"base"}, tests: "test", fix: s.changes(t, "fix"), back: true, want: task.Verified, built: 2},
+		{name: "a header that is found first", base: []string{"base"}, tests: "test", fix: s.changes(t, "header"), want: task.Verified, built: 2},
+		{name: "a link to an old file", base: []string{"base"}, tests: "test", fix: []git.Change{link("price.c", "better.c")}, want: task.Verified, built: 1},
+		{name: "data that a step reads", base: []string{"base", "step"}, tests: "test", fix: s.changes(t, "rate"), want: task.Verified, built: 2},
+		{name: "a test that plants a program", base: []string{"base"}, tests: "plants", want: task.NotFixed, built: 1},
+		{name: "a test that plants a program, with a lab that leaks", base: []string{"base"}, tests: "plants", leaks: true, not: task.NotFixed},
+	})
+}
+
+func TestBuiltByCargo(t *testing.T) {
+	optional(t, rustBin() != "", "cargo")
+	s := loadSample(t, "built_rust.txtar")
+	proveBuilt(t, "built_rust.txtar", []builtCase{
+		{name: "plainly", base: []string{"base"}, tests: "test", fix: s.changes(t, "fix"), want: task.Verified, built: 2},
+		{name: "a clock that was put back", base: []string{"base"}, tests: "test", fix: s.changes(t, "fix"), back: true, want: task.Verified, built: 2},
+		{name: "a link to an old file", base: []string{"base"}, tests: "test", fix: []git.Change{link("src/rate.rs", "../better.txt")}, want: task.Verified, built: 1},
+		{name: "data that a step reads", base: []string{"base", "step"}, tests: "test", fix: s.changes(t, "rate"), want: task.Verified, built: 2},
+		{name: "a test that plants a program", base: []string{"base"}, tests: "plants", want: task.NotFixed, built: 1},
+		{name: "a test that plants a program, with a lab that leaks", base: []string{"base"}, tests: "plants", leaks: true, not: task.NotFixed},
+	})
+}
+
+// TestTrusted: what a build tool does not look at is built anew.
+func TestTrusted(t *testing.T) {
+	files := []string{"CMakeLists.txt", "a/x.c", "a/x.h", "data.json", "src/lib.rs", "vendor/dep/.cargo-checksum.json", "vendor/dep/src/lib.rs"}
+	change := func(p string) git.Change { return git.Change{Path: p, Mode: git.ModeFile} }
+	gone := func(p string) git.Change { return git.Change{Path: p, Deleted: true} }
+	for _, c := range []struct {
+		kind   Kind
+		change git.Change
+		want   trust
+	}{
+		{KindCTest, change("a/x.c"), trustAll},
+		{KindCTest, change("a/x.h"), trustAll},
+		{KindCTest, change("b/new.c"), trustAll},
+		{KindCTest, change("README.md"), trustAll},
+		{KindCTest, gone("a/x.c"), trustAll},
+		{KindCTest, change("b/x.c"), trustNone},
+		{KindCTest, change("b/new.h"), trustNone},
+		{KindCTest, gone("a/x.h"), trustNone},
+		{KindCTest, change("data.json"), trustNone},
+		{KindCTest, change("CMakeLists.txt"), trustNone},
+		{KindCTest, link("a/x.c", "y.c"), trustNone},
+		{KindCTest, link("README.md", "y"), trustNone},
+		{KindCTest, gone("a/link.c"), trustNone},
+		{KindCargo, change("src/lib.rs"), trustAll},
+		{KindCargo, change("tests/new.rs"), trustAll},
+		{KindCargo, change("src/new.rs"), trustForeign},
+		{KindCargo, gone("src/lib.rs"), trustForeign},
+		{KindCargo, change("data.json"), trustForeign},
+		{KindCargo, change("Cargo.toml"), trustForeign},
+		{KindCargo, link("src/lib.rs", "y.rs"), trustForeign},
+		{KindCargo, change("vendor/dep/src/lib.rs"), trustNone},
+	} {
+		if got := (Suite{Kind: c.kind}).trusted([]git.Change{c.change}, &parts{files: files}); got != c.want {
+			t.Errorf("%s, %+v: %d, want %d", c.kind, c.change, got, c.want)
+		}
+	}
+	if !slices.IsSorted(files) {
+		t.Error("the files are not sorted")
+	}
+}
