@@ -236,10 +236,12 @@ func (b *tab) call(f func(ctx context.Context) error) {
 	b.do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error { return f(ctx) }))
 }
 
-func (b *tab) size(width int64) {
+func (b *tab) size(width int64) { b.t.Helper(); b.window(width, 900) }
+
+func (b *tab) window(width, height int64) {
 	b.t.Helper()
 	b.call(func(ctx context.Context) error {
-		_, err := chromedp.Call(ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 900, DeviceScaleFactor: 1})
+		_, err := chromedp.Call(ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1})
 		return err
 	})
 }

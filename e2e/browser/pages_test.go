@@ -119,7 +119,7 @@ func look(b *tab, s *service, path, checker, picture string) {
 			for _, v := range b.axe(scheme) {
 				b.t.Errorf("%s: axe-core: %s", where, v)
 			}
-			b.picture(fmt.Sprintf("%s-%d-%s.jpg", picture, width, scheme))
+			b.picture(fmt.Sprintf("%s-%d-%s.png", picture, width, scheme))
 		}
 	}
 	b.size(1280)
@@ -130,7 +130,8 @@ func look(b *tab, s *service, path, checker, picture string) {
 const overflow = `(() => {
 	const root = document.documentElement;
 	if (root.scrollWidth <= root.clientWidth) return [];
-	const wide = [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > root.clientWidth + 1);
+	const clips = (e) => e && e !== document.body && (getComputedStyle(e).overflowX !== 'visible' || clips(e.parentElement));
+	const wide = [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > root.clientWidth + 1 && !clips(e.parentElement));
 	return wide.slice(0, 3).map(e => e.outerHTML.slice(0, 160)).concat('scrollWidth ' + root.scrollWidth);
 })()`
 
@@ -164,19 +165,21 @@ func (b *tab) axe(scheme string) []string {
 // picture keeps the page as it looks.
 func (b *tab) picture(file string) {
 	b.t.Helper()
-	width := eval[float64](b, `document.documentElement.clientWidth`)
-	height := min(maxPicture, eval[float64](b, `document.documentElement.scrollHeight`))
+	width := eval[int64](b, `innerWidth`)
+	b.window(width, min(maxPicture, eval[int64](b, `document.documentElement.scrollHeight`))) // what is not in the window is not drawn
+	height := min(maxPicture, eval[int64](b, `document.documentElement.scrollHeight`))
 	b.call(func(ctx context.Context) error {
-		quality, beyond, quick := int64(80), true, true
+		beyond, quick := true, true
 		r, err := chromedp.Call(ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{
-			Format: page.CaptureScreenshotFormatJpeg, Quality: &quality, CaptureBeyondViewport: &beyond, OptimizeForSpeed: &quick,
-			Clip: &page.Viewport{Width: width, Height: height, Scale: 1},
+			Format: page.CaptureScreenshotFormatPng, CaptureBeyondViewport: &beyond, OptimizeForSpeed: &quick,
+			Clip: &page.Viewport{Width: float64(width), Height: float64(height), Scale: 1},
 		})
 		if err != nil {
 			return err
 		}
 		return os.WriteFile(file, r.Data, 0o644)
 	})
+	b.size(width)
 }
 
 // keyboard presses Tab until it has been everywhere: all that can be used is come by, and shows it.

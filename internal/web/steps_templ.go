@@ -507,7 +507,7 @@ func (s *Site) callBox(v *taskView, c *story.Call) templ.Component {
 		}
 		if c.Finished != nil {
 			t := s.resultOf(c)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<div class=\"result\"><pre class=\"out\" tabindex=\"0\" aria-label=\"Result\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<div class=\"result\"><pre class=\"out\" tabindex=\"0\" role=\"group\" aria-label=\"Result\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -559,7 +559,7 @@ func (s *Site) callBox(v *taskView, c *story.Call) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 46, "</span></p><pre class=\"out\" tabindex=\"0\" aria-label=\"End of the result\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 46, "</span></p><pre class=\"out\" tabindex=\"0\" role=\"group\" aria-label=\"End of the result\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -214,7 +214,7 @@ func bannerOf(v *taskView) banner {
 	case task.Declined:
 		if sum.Declined != nil {
 			b.Title, b.Say = "Declined: "+story.Words(sum.Declined.Kind), sum.Declined.Reason
-			b.Facts = append(b.Facts, bannerFact{"dash", "Tried: " + sum.Declined.Tried})
+			b.Facts = append(b.Facts, bannerFact{"dash", "Tried: " + flowing(sum.Declined.Tried)})
 		}
 	case task.Stopped:
 		if sum.Stop != nil {
@@ -247,7 +247,7 @@ func bannerOf(v *taskView) banner {
 	if sum.Parked() {
 		b.Say = sum.Asked.Question
 	}
-	b.Say = sentence(b.Say)
+	b.Say = sentence(flowing(b.Say))
 	return b
 }
 
@@ -258,6 +258,9 @@ func sentence(s string) string {
 	}
 	return strings.ToUpper(s[:1]) + s[1:]
 }
+
+// flowing is a text of several lines as one that the page breaks.
+func flowing(s string) string { return strings.ReplaceAll(strings.TrimSpace(s), "\n", " ") }
 
 func reasonOf(s string) string {
 	if s == "" {
