@@ -27,9 +27,9 @@ const (
 // places are the pages, beside those that the storybook and the navigation lead to.
 var places = []string{"/", "/storybook/", "/storybook/empty", "/?state=failed", "/nowhere", "/tasks/t_nothing", "/leave?to=https%3A%2F%2Fexample.com%2F"}
 
-// TestPages_WEB08: every page is quiet, fits its window, can be read by everybody, is used by keyboard
+// TestPages: every page is quiet, fits its window, can be read by everybody, is used by keyboard
 // alone, and comes with few bytes; on a wide and on a narrow window, light and dark.
-func TestPages_WEB08(t *testing.T) {
+func TestPages(t *testing.T) {
 	t.Parallel()
 	axe, err := filepath.Glob(filepath.Join(top(t), ".tools/axe/axe-*.min.js"))
 	if err != nil || len(axe) != 1 {

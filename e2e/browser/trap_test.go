@@ -2,12 +2,13 @@ package browser
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -16,26 +17,20 @@ import (
 // trap is a host that texts of strangers want a browser to ask.
 type trap struct {
 	*httptest.Server
-	mu   sync.Mutex
-	hits []string
+	touched atomic.Int32 // connections, whatever was said on them
 }
 
 func newTrap(t *testing.T) *trap {
 	t.Helper()
-	h := &trap{}
-	h.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.hits = append(h.hits, r.Method+" "+r.URL.String())
-	}))
+	h := &trap{Server: httptest.NewUnstartedServer(http.NotFoundHandler())}
+	h.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			h.touched.Add(1)
+		}
+	}
+	h.Start()
 	t.Cleanup(h.Close)
 	return h
-}
-
-func (h *trap) caught() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.hits
 }
 
 // lured puts the trap's address, and what texts cannot hold in YAML, into a file of testdata.
@@ -48,10 +43,10 @@ func (h *trap) lured(t *testing.T, name string) string {
 	return strings.NewReplacer("TRAP", h.URL, "HOST", h.Listener.Addr().String()).Replace(string(b))
 }
 
-// TestTrap_WEB01: an issue, a model, output, file names, a diff and a pull request's text all try to
+// TestTrap_WEB01_WEB02_WEB04: an issue, a model, output, file names, a diff and a pull request's text all try to
 // make the browser of who reads them act. It asks the trap for nothing on any page, runs nothing of
 // theirs, and no rule of the pages had to step in.
-func TestTrap_WEB01(t *testing.T) {
+func TestTrap_WEB01_WEB02_WEB04(t *testing.T) {
 	t.Parallel()
 	h := newTrap(t)
 	script := filepath.Join(t.TempDir(), "trap.yaml")
@@ -89,8 +84,8 @@ func TestTrap_WEB01(t *testing.T) {
 		}
 	}
 	b.quiet(s.base)
-	if hits := h.caught(); len(hits) > 0 {
-		t.Errorf("the trap was asked: %v", hits)
+	if n := h.touched.Load(); n > 0 {
+		t.Errorf("the trap was touched %d times", n)
 	}
 	// The trap can be reached from a page without rules, in the same browser.
 	loose := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -98,8 +93,8 @@ func TestTrap_WEB01(t *testing.T) {
 	}))
 	t.Cleanup(loose.Close)
 	open(t, browser).visit(loose.URL)
-	if hits := fmt.Sprint(h.caught()); hits != "[GET /control]" {
-		t.Errorf("the trap was asked %s from a page without rules", hits)
+	if h.touched.Load() == 0 {
+		t.Error("a page without rules does not touch the trap either")
 	}
 }
 
