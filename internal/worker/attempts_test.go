@@ -87,7 +87,7 @@ func TestJudgingEnds(t *testing.T) {
 		"before the run, and an end is missing": {time.Minute, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, box := tried(t, task.Limits{Wall: time.Minute}, tt.last)
+			r, _ := tried(t, task.Limits{Wall: time.Minute}, tt.last)
 			r.cfg.Judging = 50 * time.Millisecond
 			r.record(t, event.WallClocked{Elapsed: tt.used})
 			r.release(t)
@@ -95,8 +95,8 @@ func TestJudgingEnds(t *testing.T) {
 			if err != nil || sum.State != task.InReview {
 				t.Fatalf("%s %q: %v", sum.State, sum.Reason, err)
 			}
-			if c := sum.Attempts.Chosen; c == nil || c.N != 1 || c.Rivals != 1 || len(sum.Attempts.Judged) != 0 || len(box.asked) != 1 {
-				t.Errorf("%+v, %d judged, %d sandboxes were asked for", c, len(sum.Attempts.Judged), len(box.asked))
+			if c := sum.Attempts.Chosen; c == nil || c.N != 1 || c.Rivals != 1 || len(sum.Attempts.Judged) != 0 {
+				t.Errorf("%+v, %d judged", c, len(sum.Attempts.Judged))
 			}
 		})
 	}
