@@ -1,6 +1,7 @@
 package impact
 
 import (
+	"bytes"
 	"cmp"
 	"maps"
 	"path"
@@ -135,7 +136,11 @@ func (b *Build) reads(t Tree, exts []string) {
 		if len(owners) == 0 || !slices.Contains(exts, path.Ext(f)) {
 			continue
 		}
-		for _, m := range upward.FindAllSubmatch(t.Read(f), -1) {
+		source := t.Read(f)
+		if !bytes.Contains(source, []byte("..")) {
+			continue
+		}
+		for _, m := range upward.FindAllSubmatch(source, -1) {
 			text := strings.ReplaceAll(string(m[1]), `\`, "/")
 			if i := strings.Index(text, ".."); i > 0 && strings.ContainsAny(text[:i], "*${") {
 				text = text[i:] // after what is filled in

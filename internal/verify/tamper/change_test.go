@@ -144,7 +144,7 @@ func TestHugeFile(t *testing.T) {
 func TestClassify(t *testing.T) {
 	for class, paths := range map[Class][]string{
 		ClassTest: {
-			"a_test.go", "x/testdata/in.txt", "tests/test_a.py", "test_a.py", "pkg/a_test.py", "conftest.py", "tests/conftest.py", "tests/data/x.json", "src/a.test.js", "src/a.spec.ts", "src/__tests__/a.js",
+			"a_test.go", "x/testdata/in.txt", "tests/test_a.py", "test_a.py", "pkg/a_test.py", "conftest.py", "tests/conftest.py", "tests/data/x.json", "src/a.test.js", "src/a.spec.ts", "src/__tests__/a.js", "net/net_test.sh", "test_net.sh",
 			"test/helper.js", "spec/a_spec.rb", "src/test/java/a/ATest.java", "e2e/x.ts", "__mocks__/fs.js", "tests/__init__.py", "tests/package/pytest.py", "x/testdata/go.mod", "_test/extra.txt", "extension/_test/tasklist.txt", "special/check_it.x",
 		},
 		ClassSnapshot: {"src/__snapshots__/a.test.js.snap", "x/testdata/out.golden", "testdata/golden/a.txt", "a/b.ambr"},
@@ -152,7 +152,7 @@ func TestClassify(t *testing.T) {
 			"pytest.ini", "setup.cfg", "tox.ini", "pyproject.toml", "jest.config.js", "jest.config.ts", ".mocharc.json", ".mocharc", "package.json", "sub/package.json", "vitest.config.mts", "go.mod", "go.sum", "go.work", "Makefile",
 			".github/workflows/ci.yml", ".gitlab-ci.yml", "jest.setup.js", "Cargo.toml", "pom.xml", "requirements-dev.txt", "sitecustomize.py", ".daybreak.yaml",
 		},
-		ClassSource: {"a.go", "test.go", "tests/run.go", "src/index.js", "lib/testing.py", "contest.py", "src/latest/a.js", "app/attest.py", "testing/quick.go", "src/spec/parser.py", "internal/fixture.go", "cmd/tester/main.go"},
+		ClassSource: {"a.go", "test.go", "run-tests.sh", "test.sh", "tests/run.go", "src/index.js", "lib/testing.py", "contest.py", "src/latest/a.js", "app/attest.py", "testing/quick.go", "src/spec/parser.py", "internal/fixture.go", "cmd/tester/main.go"},
 		ClassOther:  {"README.md", "docs/a.rst", "LICENSE", "logo.png"},
 	} {
 		for _, p := range paths {

@@ -49,7 +49,7 @@ var (
 		".gitlab-ci.yml", ".travis.yml", "appveyor.yml", "azure-pipelines.yml", "jenkinsfile", ".daybreak.yaml", ".pre-commit-config.yaml",
 	}
 	configForms = regexp.MustCompile(`^(jest|vitest|vite|ava|karma|babel|playwright|cypress|wdio|nyc|rollup|webpack)\.(config|conf|setup)(\.[\w-]+)*\.([cm]?[jt]s|json)$|^jest\.(setup|preset|config)[\w.-]*$|^vitest\.(setup|workspace)[\w.-]*$|^\.mocharc(\.\w+)?$|^(jest|vitest)[-_.]?setup.*\.[cm]?[jt]sx?$|^setup-?tests?\.[cm]?[jt]sx?$|^requirements[\w.-]*\.txt$|^\.babelrc(\.\w+)?$`)
-	testForms   = regexp.MustCompile(`^test_.*\.py$|^.*_tests?\.(py|go|c|cc|cpp|rb|exs|dart)$|^tests?\.py$|\.(test|spec|tests|cy)\.[cm]?[jt]sx?$|^tests?\.[cm]?[jt]sx?$|_spec\.rb$|\.bats$|-test\.[cm]?[jt]sx?$|_test\.[cm]?[jt]sx?$|^test-.*\.[cm]?[jt]sx?$`)
+	testForms   = regexp.MustCompile(`^test_.*\.(py|sh)$|^.*_tests?\.(py|sh|go|c|cc|cpp|rb|exs|dart)$|^tests?\.py$|\.(test|spec|tests|cy)\.[cm]?[jt]sx?$|^tests?\.[cm]?[jt]sx?$|_spec\.rb$|\.bats$|-test\.[cm]?[jt]sx?$|_test\.[cm]?[jt]sx?$|^test-.*\.[cm]?[jt]sx?$`)
 	javaTest    = regexp.MustCompile(`^(Test\w+|\w+(Tests?|TestCase|IT|Spec))\.(java|kt|scala|groovy|cs|php)$`)
 	testDirs    = []string{"test", "tests", "_test", "_tests", "testing", "testdata", "__tests__", "__mocks__", "__fixtures__", "fixtures", "spec", "specs", "e2e", "test-data", "test_data", "testutil", "testutils", "test-utils"}
 )
