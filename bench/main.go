@@ -85,6 +85,7 @@ func measures() []measure {
 		{"fleet", "30 and 300 tasks on one store, with two dispatchers", measureFleet, false},
 		{"monorepo", "a snapshot and sandboxes of a tree of 2.45 million lines", measureMonorepo, true},
 		{"search", "searches and names in a tree of 2.45 million lines", measureSearch, true},
+		{"large", "a tree of " + largeFiles + " files (20,000), with what is odd in trees", measureLarge, true},
 	}
 }
 
