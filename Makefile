@@ -3,7 +3,7 @@ SHELL := /bin/bash
 TOOLS := $(CURDIR)/.tools/bin
 BIN   := $(CURDIR)/bin
 
-.PHONY: setup gvisor gitea browser test-gitea test-browser test-languages build demo test generate lint attack attack-layers crash-matrix bench bench-monorepo bench-verify records fuzz clean
+.PHONY: setup gvisor gitea browser test-gitea test-browser test-languages build demo test generate lint attack attack-layers crash-matrix bench bench-monorepo bench-large test-search bench-verify records fuzz clean
 setup: ## install what the build, the sandbox and the tests need (quick when nothing is missing)
 	@scripts/setup.sh
 
@@ -65,6 +65,13 @@ bench: build ## speed and memory, as ratios in one run
 
 bench-monorepo: build ## ready, searched and advanced: a tree of 2.45 million lines, fetched by the Go client, beside git and ripgrep
 	@PATH="$(TOOLS):$$PATH" go run ./bench -only monorepo,search
+
+bench-large: build ## a tree of FILES files (default 20000) with what is odd in trees: made, advanced, searched; its time, memory and disk
+	@PATH="$(TOOLS):$$PATH" DAYBREAK_BENCH_LARGE=$(or $(FILES),20000) go run ./bench -only large
+
+test-search: ## 10,000 random queries on a large tree (TREE=DIR, default Go's own sources), each held against ripgrep (half an hour and more)
+	@DAYBREAK_SEARCH_TREE="$(or $(TREE),$(shell go env GOROOT)/src)" DAYBREAK_SEARCH_QUERIES=$(or $(QUERIES),10000) \
+		CI=true go test -count=1 -timeout 6h -v -run 'TestRandomQueries$$' ./internal/codesearch
 
 bench-verify: build ## false accepts and false rejects of the verifier, by kind (INSTANCES=FILE REPOS=DIR: and on historical fixes)
 	@$(BIN)/daybreak eval cases $(if $(ONLY),--only $(ONLY))
