@@ -49,7 +49,7 @@ func newComparison(ctx context.Context, cfg Config, log *record, a attempt, st *
 		if s, ok := e.p.(*event.StateChanged); ok && (s.To.Done() || endsWork(s)) {
 			c.ends = true
 		}
-		if compared(e.p) && !given(e.p) {
+		if compared(e.p) && !log.given(i) {
 			c.expect = append(c.expect, i)
 		}
 		if _, stopped := e.p.(*event.StopRequested); stopped {
@@ -66,7 +66,8 @@ func compared(p event.Payload) bool {
 	switch p := p.(type) {
 	case *event.BaselineFinished, *event.PromptFrozen, *event.ModelRequested, *event.ModelFailed, *event.ToolStarted, *event.ToolFinished,
 		*event.Compacted, *event.WorkspaceSaved, *event.ReproductionChecked, *event.Submitted, *event.Exported, *event.VerificationFinished,
-		*event.Declined, *event.StateChanged, *event.PolicyFound, *event.QuestionAsked:
+		*event.Declined, *event.StateChanged, *event.PolicyFound, *event.QuestionAsked,
+		*event.AttemptStarted, *event.AttemptFinished, *event.AttemptJudged, *event.AttemptChosen:
 		return true
 	case *event.Noticed:
 		return p.Meter != "wall"
@@ -193,6 +194,11 @@ func (c *comparison) differs(want entry, now event.Payload) (Divergence, bool) {
 	case *event.Noticed:
 		n := now.(*event.Noticed)
 		d = c.line(Course, "the notice differs", w.What+": "+w.Text, n.What+": "+n.Text)
+	case *event.AttemptJudged:
+		n := now.(*event.AttemptJudged)
+		if d = c.line(Verdict, "an attempt is judged otherwise", w.Reason, n.Reason); w.Source != n.Source || w.Tests != n.Tests || w.Passed != n.Passed {
+			d = plain(Verdict, "an attempt is judged otherwise", []any{w.Source, w.Tests, w.Passed}, []any{n.Source, n.Tests, n.Passed})
+		}
 	case *event.QuestionAsked:
 		d = c.line(Course, "another question is asked", w.Question, now.(*event.QuestionAsked).Question)
 	default:

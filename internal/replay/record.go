@@ -13,6 +13,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/model"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/task"
+	"github.com/daybreak-agent/daybreak/internal/worker"
 )
 
 // record is a decoded log.
@@ -197,9 +198,9 @@ func seed(ctx context.Context, st *overlay, log *record, a attempt) error {
 			}
 		}
 	}
-	for _, e := range log.all[a.from:a.to] {
-		if given(e.p) {
-			if err := add(e); err != nil {
+	for i := a.from; i < a.to; i++ {
+		if log.given(i) {
+			if err := add(log.all[i]); err != nil {
 				return err
 			}
 		}
@@ -225,15 +226,30 @@ func carried(p event.Payload) bool {
 	return true
 }
 
-// given reports whether an event of the run itself comes from outside of what is replayed.
-func given(p event.Payload) bool {
-	switch p := p.(type) {
-	case *event.BudgetRaised:
+// given reports whether event i of a run itself comes from outside of what is replayed: what people
+// pushed to the branch and the base that it stands on, a raised budget, files of a lost sandbox.
+func (log *record) given(i int) bool {
+	switch p := log.all[i].p.(type) {
+	case *event.BudgetRaised, *event.BranchAdopted:
 		return true
+	case *event.Rebased:
+		_, adopted := log.all[i-1].p.(*event.BranchAdopted)
+		return adopted
 	case *event.WorkspaceSaved:
-		return p.Why == "recovered"
+		return p.Why == "recovered" || p.Why == worker.WhyPushed
 	case *event.Noticed:
 		return p.What == "lost"
 	}
 	return false
+}
+
+// rebases are notes on what a replay leaves out: after a change was proven, its target branch moved.
+func (log *record) rebases() []string {
+	var out []string
+	for i, e := range log.all {
+		if p, ok := e.p.(*event.Rebased); ok && !log.given(i) {
+			out = append(out, fmt.Sprintf("event %d put the verified change on commit %.12s of %s and verified it there again; that part is not replayed, `daybreak verify --base %.12s` repeats it", e.seq, p.To, p.Target, p.To))
+		}
+	}
+	return out
 }

@@ -105,6 +105,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	if cfg.Info.Context == 0 {
 		rep.Notes = append(rep.Notes, "the model "+log.created.Model+" has no known context size and price here: what follows from them is not compared")
 	}
+	rep.Notes = append(rep.Notes, log.rebases()...)
 	attempts := log.attempts(cfg.To)
 	if len(attempts) == 0 {
 		return rep, &task.Error{Class: task.Invalid, Msg: "nothing in the record can be replayed: the agent never got to work"}

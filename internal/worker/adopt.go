@@ -13,6 +13,9 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
+// WhyPushed is why the files are kept with which such a follow-up begins.
+const WhyPushed = "pushed by people"
+
 // adopt lets a follow-up begin with what people pushed to the branch since: their files are in the
 // agent's sandbox, and its commit goes on top of theirs. Where what they pushed cannot be told from
 // what happened on the target branch, they are asked, and the error is [ErrParked].
@@ -21,6 +24,9 @@ func (r *run) adopt(ctx context.Context) error {
 	pr := sum.PullRequest
 	if pr == nil || sum.State != task.Working || sum.Submitted != nil {
 		return nil
+	}
+	if r.cfg.Again != nil {
+		return r.adoptAgain(ctx, sum)
 	}
 	home, err := r.cfg.Forge.Home(ctx, sum.Created.Repo, pr.Branch)
 	if err != nil {
@@ -47,7 +53,7 @@ func (r *run) adopt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	saved, err := r.workspace(ctx, base, "pushed by people", files)
+	saved, err := r.workspace(ctx, base, WhyPushed, files)
 	if err != nil {
 		return err
 	}
@@ -60,6 +66,22 @@ func (r *run) adopt(ctx context.Context) error {
 	}
 	if base != sum.Created.Base {
 		return r.prepare(ctx)
+	}
+	return nil
+}
+
+// adoptAgain makes sure of what people pushed at that time, as the record has it.
+func (r *run) adoptAgain(ctx context.Context, sum event.Summary) error {
+	if sum.Adopted == nil {
+		return nil
+	}
+	for _, commit := range []string{sum.Adopted.From, sum.Adopted.Head} {
+		if _, err := r.cfg.Git.Resolve(ctx, r.snap.GitDir, commit); err == nil {
+			continue
+		}
+		if _, err := r.cfg.Git.FetchCommit(ctx, r.snap.GitDir, r.source(sum.Created.Repo), commit); err != nil {
+			return &task.Error{Class: task.Invalid, Msg: "commit " + short(commit) + ", on which the follow-up stands, is not in the repository", Fix: "name a clone that has the branch with --repo", Err: err}
+		}
 	}
 	return nil
 }
