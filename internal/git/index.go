@@ -208,8 +208,8 @@ func writeTrees(entries []dirEntry, trees map[string]string) (text []byte, ok bo
 				i++
 				continue
 			}
-			end := i + 1
-			for end < len(in) && strings.HasPrefix(in[end].path[from:], name+"/") {
+			end, prefix := i+1, name+"/"
+			for end < len(in) && strings.HasPrefix(in[end].path[from:], prefix) {
 				end++
 			}
 			subs = append(subs, sub{name, in[i:end]})

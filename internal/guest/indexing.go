@@ -24,6 +24,10 @@ import (
 // SymbolsFile is the name of the file of symbols beside the index's own.
 const SymbolsFile = "symbols"
 
+// noSymbols says that the tree has more symbols than a file of them may have: ctags is not asked
+// again until the index is built anew.
+const noSymbols = SymbolsFile + ".none"
+
 // IndexOptions of [BuildIndex].
 type IndexOptions struct {
 	Root string // the work tree
@@ -76,7 +80,7 @@ func (x Indexed) Check() error {
 }
 
 func indexName() *regexp.Regexp {
-	return regexp.MustCompile(`^(index\.json|symbols(\.since|\.gone)?|\d{4,6}\.seg)$`)
+	return regexp.MustCompile(`^(index\.json|symbols(\.since|\.gone|\.none)?|\d{4,6}\.seg)$`)
 }
 
 // BuildIndex writes the search index and the symbols of a work tree, and says on out what it
@@ -106,12 +110,15 @@ func BuildIndex(ctx context.Context, o IndexOptions, out io.Writer) error {
 		done.Advanced = kept != nil
 	}
 	var names *symbols.File // of before
+	tooMany := false
 	if done.Advanced {
 		if names, err = symbols.Open(filepath.Join(o.From, SymbolsFile)); err == nil {
 			defer names.Close()
 		}
+		_, err = os.Lstat(filepath.Join(o.From, noSymbols))
+		tooMany = err == nil
 	}
-	if names == nil {
+	if names == nil && !tooMany {
 		if again, err = listed(ctx, o.Root); err != nil {
 			return err
 		}
@@ -121,22 +128,17 @@ func BuildIndex(ctx context.Context, o IndexOptions, out io.Writer) error {
 			return err
 		}
 	}
-	fresh, slow, err := symbols.Scan(ctx, again, symbols.Options{Start: command(o.Root)})
-	switch {
-	case err == nil && names != nil && names.Stale():
-		done.Slow = slow[:min(len(slow), maxSlow)]
-		done.Symbols, err = names.WriteWhole(filepath.Join(o.Out, SymbolsFile), fresh, slices.Concat(again, gone))
-	case err == nil && names != nil:
-		done.Slow, kept = slow[:min(len(slow), maxSlow)], append(kept, SymbolsFile)
-		done.Symbols, err = names.WriteSince(filepath.Join(o.Out, SymbolsFile), fresh, slices.Concat(again, gone))
-	case err == nil:
-		done.Slow, done.Symbols = slow[:min(len(slow), maxSlow)], len(fresh)
-		err = symbols.Write(filepath.Join(o.Out, SymbolsFile), fresh)
-	case ctx.Err() == nil: // a search needs no symbols
-		done.Problem, err = err.Error(), nil
+	beside := false
+	if tooMany {
+		done.Problem, err = symbols.ErrTooMany.Error(), os.WriteFile(filepath.Join(o.Out, noSymbols), nil, 0o644)
+	} else {
+		beside, err = writeSymbols(ctx, o, &done, names, again, gone)
 	}
 	if err != nil {
 		return err
+	}
+	if beside {
+		kept = append(kept, SymbolsFile)
 	}
 	if done.Files, err = sizes(o.Out); err != nil {
 		return err
@@ -149,6 +151,34 @@ func BuildIndex(ctx context.Context, o IndexOptions, out io.Writer) error {
 		done.Kept = append(done.Kept, IndexedFile{name, st.Size()})
 	}
 	return json.NewEncoder(out).Encode(done)
+}
+
+// writeSymbols asks ctags about the files to be read again and writes what it says; beside says that
+// the file of before belongs to the result. A search needs no symbols: why there are none is a
+// problem that is told.
+func writeSymbols(ctx context.Context, o IndexOptions, done *Indexed, names *symbols.File, again, gone []string) (beside bool, err error) {
+	fresh, slow, err := symbols.Scan(ctx, again, symbols.Options{Start: command(o.Root)})
+	if err != nil && ctx.Err() == nil {
+		if done.Problem = err.Error(); errors.Is(err, symbols.ErrTooMany) {
+			return false, os.WriteFile(filepath.Join(o.Out, noSymbols), nil, 0o644)
+		}
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	done.Slow = slow[:min(len(slow), maxSlow)]
+	at, out := filepath.Join(o.Out, SymbolsFile), slices.Concat(again, gone)
+	switch {
+	case names == nil:
+		done.Symbols, err = len(fresh), symbols.Write(at, fresh)
+	case names.Stale():
+		done.Symbols, err = names.WriteWhole(at, fresh, out)
+	default:
+		beside = true
+		done.Symbols, err = names.WriteSince(at, fresh, out)
+	}
+	return beside, err
 }
 
 func sizes(dir string) (files []IndexedFile, err error) {

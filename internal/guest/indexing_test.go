@@ -132,6 +132,28 @@ func answers(t *testing.T, tree, index string) (all []any) {
 	return all
 }
 
+// A tree that had too many symbols is not looked through for them again at every commit.
+func TestTooManySymbolsAreNotCountedAgain(t *testing.T) {
+	need(t, "rg")
+	need(t, "ctags")
+	tree, dir := t.TempDir(), t.TempDir()
+	run(t, tree, checkout)
+	from := filepath.Join(dir, "old")
+	buildIndex(t, guest.IndexOptions{Root: tree, Out: from})
+	if err := os.Rename(filepath.Join(from, guest.SymbolsFile), filepath.Join(from, guest.SymbolsFile+".none")); err != nil {
+		t.Fatal(err)
+	}
+	run(t, tree, "echo 'func Later() {}' >> a/b/f3.go")
+	for i := range 2 {
+		next := filepath.Join(dir, fmt.Sprint(i))
+		got := advance(t, guest.IndexOptions{Root: tree, Out: next, From: from, Changed: changes("~a/b/f3.go")})
+		if !got.Advanced || got.Symbols != 0 || !strings.Contains(got.Problem, "symbols") {
+			t.Errorf("%+v", got)
+		}
+		from = next
+	}
+}
+
 func TestChangesOfAnIndex(t *testing.T) {
 	all := changes("~a", "+b/c\nd", "-\xff/-~")
 	got, err := guest.ReadChanges(bytes.NewReader(guest.WriteChanges(all)))

@@ -122,19 +122,24 @@ func (s *Store) Earlier(snap Snapshot) (x Index, base string, err error) {
 	if err != nil {
 		return Index{}, "", err
 	}
-	var latest indexMeta
+	type candidate struct {
+		indexMeta
+		dir string
+	}
+	var all []candidate
 	for _, p := range found {
 		dir := filepath.Dir(p)
-		m, err := readIndexMeta(dir)
-		if err != nil || m.Version != indexVersion || m.Base == snap.Base || !m.Made.After(latest.Made) || !m.of(snap) || m.verify(dir) != nil {
-			continue
+		if m, err := readIndexMeta(dir); err == nil && m.Version == indexVersion && m.Base != snap.Base && m.of(snap) {
+			all = append(all, candidate{m, dir})
 		}
-		latest, x = m, Index{Dir: filepath.Join(dir, m.Data), Record: m.Record, files: m.Files}
 	}
-	if x.Dir == "" {
-		return Index{}, "", &task.Error{Class: task.NotFound, Msg: "no earlier search index of the repository"}
+	slices.SortFunc(all, func(a, b candidate) int { return b.Made.Compare(a.Made) })
+	for _, m := range all { // a damaged one is passed over; the others need not be read
+		if m.verify(m.dir) == nil {
+			return Index{Dir: filepath.Join(m.dir, m.Data), Record: m.Record, files: m.Files}, m.Base, nil
+		}
 	}
-	return x, latest.Base, nil
+	return Index{}, "", &task.Error{Class: task.NotFound, Msg: "no earlier search index of the repository"}
 }
 
 // IndexMaking is an index that is being made.

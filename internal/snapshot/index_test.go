@@ -189,6 +189,16 @@ func TestEarlierIndex(t *testing.T) {
 	if got, base, err := s.Earlier(newest); err != nil || got.Dir != y.Dir || base != later.Base {
 		t.Errorf("%+v %s %v", got, base, err)
 	}
+	saved := filepath.Join(y.Dir, file.Name+".saved")
+	if err := os.Rename(filepath.Join(y.Dir, file.Name), saved); err != nil {
+		t.Fatal(err)
+	}
+	if got, base, err := s.Earlier(newest); err != nil || got.Dir != x.Dir || base != snap.Base {
+		t.Errorf("beside a damaged one: %+v %s %v", got, base, err)
+	}
+	if err := os.Rename(saved, filepath.Join(y.Dir, file.Name)); err != nil {
+		t.Fatal(err)
+	}
 	for name, other := range map[string]func(*Snapshot){
 		"repository":  func(s *Snapshot) { s.GitDir = "/another.git" },
 		"environment": func(s *Snapshot) { s.Environment = "another" },

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -37,7 +38,8 @@ var ErrNoProgram = errors.New("ctags is not installed; install universal-ctags")
 // error says that the program did not end well, or is read's; [ErrNoProgram], that there is none.
 type Start func(ctx context.Context, argv []string, read func(io.Reader) error) error
 
-var errTooMany = errors.New("the tree has more than 4 million symbols")
+// ErrTooMany says that the symbols are more than a file of them may have.
+var ErrTooMany = errors.New("the tree has more than 4 million symbols")
 
 // Options of a run over files.
 type Options struct {
@@ -65,12 +67,16 @@ func Scan(ctx context.Context, files []string, o Options) (tags []Tag, slow []st
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
+	var total atomic.Int64
 	next := make(chan int)
 	for range min(o.Workers, len(groups)) {
 		wg.Go(func() {
 			for i := range next {
 				if found[i] = scan(ctx, groups[i], o); found[i].err != nil {
 					cancel(found[i].err)
+				}
+				if total.Add(int64(len(found[i].tags))) > maxTags {
+					cancel(ErrTooMany)
 				}
 			}
 		})
@@ -88,9 +94,6 @@ func Scan(ctx context.Context, files []string, o Options) (tags []Tag, slow []st
 	}
 	for _, r := range found {
 		tags, slow = append(tags, r.tags...), append(slow, r.slow...)
-		if len(tags) > maxTags {
-			return nil, nil, errTooMany
-		}
 	}
 	return tags, slow, nil
 }
@@ -141,7 +144,7 @@ func scan(ctx context.Context, files []string, o Options) result {
 	switch {
 	case ctx.Err() != nil:
 		return result{err: context.Cause(ctx)}
-	case errors.Is(err, ErrNoProgram) || errors.Is(err, errTooMany):
+	case errors.Is(err, ErrNoProgram) || errors.Is(err, ErrTooMany):
 		return result{err: err}
 	case err == nil && in.Err() == nil:
 		return result{tags: tags}
@@ -195,7 +198,7 @@ func Read(r io.Reader, files []string) ([]Tag, error) {
 			return out, err
 		}
 		if len(out) > maxTags {
-			return nil, errTooMany
+			return nil, ErrTooMany
 		}
 	}
 }
