@@ -138,6 +138,10 @@ func (a *analysis) changedCheck(path string, now *unit, r, x assertion, moved []
 		a.add(path, x.line, FailureSwallowed, "block", name+": a check's failure is now caught and forgotten", r.text(), x.text())
 	case x.strength < r.strength:
 		a.add(path, x.line, AssertionLoosened, "warn", name+": a check was loosened", r.text(), x.text())
+	case vacuous(x.toks) && !vacuous(r.toks):
+		a.add(path, x.line, AssertionLoosened, "warn", name+": a check always passes now", r.text(), x.text())
+	case narrowed(r.toks, x.toks):
+		a.add(path, x.line, AssertionLoosened, "warn", name+": a check now fails for less", r.text(), x.text())
 	case hasEscape(x.toks) && !hasEscape(r.toks):
 		a.add(path, x.line, AssertionLoosened, "warn", name+": a check now has a way out", r.text(), x.text())
 	case skeleton(r.toks) == skeleton(x.toks) && widened(r.toks, x.toks):
@@ -198,6 +202,23 @@ func names(u *unit, r, x assertion) bool {
 		}
 	}
 	return len(gone) == 0
+}
+
+// vacuous reports a check of a value that is there, or of nothing but a literal: it says nothing
+// about what the code does.
+func vacuous(toks []token) bool {
+	at := slices.IndexFunc(toks, func(t token) bool { return t.Text == "(" })
+	if at < 1 || at+2 >= len(toks) || !slices.Contains([]string{"ok", "true", "truthy", "assert", "assertTrue", "assertIsNotNone", "assert_true", "True", "NotNil"}, toks[at-1].Text) {
+		return false
+	}
+	first, next := toks[at+1], toks[at+2].Text
+	switch {
+	case first.Text == "[" || first.Text == "{":
+		return true
+	case first.Kind == syntax.Text, first.Kind == syntax.Number, first.Text == "true", first.Text == "True":
+		return next == "," || next == ")"
+	}
+	return false
 }
 
 // hasEscape reports an "or", a condition or a catch in a check.

@@ -264,13 +264,14 @@ func (g goReader) call(x *ast.CallExpr, cond []token, depth int, u *unit) {
 	line := g.fset.Position(x.Pos()).Line
 	sel, ok := x.Fun.(*ast.SelectorExpr)
 	if !ok {
+		g.helper(x, cond, u)
 		return
 	}
 	name := sel.Sel.Name
 	recv, _ := sel.X.(*ast.Ident)
 	switch {
 	case recv != nil && slices.Contains(goFails, name) && isT(recv.Name):
-		toks := append(slices.Clone(cond), token{Kind: syntax.Word, Text: "→fail", Line: line})
+		toks := append(slices.Clone(cond), token{Kind: syntax.Word, Text: failing, Line: line})
 		if len(cond) == 0 {
 			toks = append(g.expr(x), toks...)
 		}
@@ -308,6 +309,47 @@ func (g goReader) call(x *ast.CallExpr, cond []token, depth int, u *unit) {
 		}
 		u.asserts = append(u.asserts, assertion{toks: toks, line: line, strength: strengthOf(toks)})
 	}
+}
+
+// helper takes calls of plain functions that check: a panic below a condition, and a function
+// that is called so and is given the test.
+func (g goReader) helper(x *ast.CallExpr, cond []token, u *unit) {
+	f, ok := x.Fun.(*ast.Ident)
+	if !ok {
+		return
+	}
+	line := g.fset.Position(x.Pos()).Line
+	if f.Name == "panic" && len(cond) > 0 {
+		toks := append(slices.Clone(cond), token{Kind: syntax.Word, Text: failing, Line: line})
+		u.asserts = append(u.asserts, assertion{toks: toks, line: line, strength: goStrength(cond)})
+		return
+	}
+	name := strings.ToLower(f.Name)
+	checks := slices.ContainsFunc([]string{"check", "assert", "require", "verify", "expect", "must", "compare", "validate"}, func(p string) bool { return strings.HasPrefix(name, p) })
+	given := slices.ContainsFunc(x.Args, func(a ast.Expr) bool {
+		id, ok := a.(*ast.Ident)
+		return ok && isT(id.Name)
+	})
+	if checks && given && x.End()-x.Pos() <= maxCheck {
+		u.asserts = append(u.asserts, assertion{toks: g.expr(x), line: line, strength: 3})
+	}
+}
+
+// failing stands for what a test does when a condition holds.
+const failing = "→fail"
+
+// narrowed reports a condition for failing that asks for more than before.
+func narrowed(r, x []token) bool {
+	ands := func(toks []token) int {
+		n := 0
+		for _, t := range toks {
+			if t.Text == "&&" || t.Text == "false" {
+				n++
+			}
+		}
+		return n
+	}
+	return syntax.Has(r, failing) && syntax.Has(x, failing) && ands(x) > ands(r)
 }
 
 func isT(name string) bool {

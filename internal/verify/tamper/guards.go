@@ -51,9 +51,20 @@ func (g *guarder) at(i int) string {
 	return ""
 }
 
-func (g *guarder) cond(from, to int) {
-	g.change[from].conds++
-	g.change[min(to, len(g.toks))].conds--
+func (g *guarder) cond(from, to, n int) {
+	g.change[from].conds += n
+	g.change[min(to, len(g.toks))].conds -= n
+}
+
+// parts counts what must hold for a condition's block to run.
+func (g *guarder) parts(i, open int) int {
+	n := 1
+	for _, t := range g.toks[i:min(open, len(g.toks))] {
+		if t.Text == "&&" || t.Text == "false" && t.Kind == syntax.Word {
+			n++
+		}
+	}
+	return n
 }
 
 func (g *guarder) mark(i int) {
@@ -76,15 +87,15 @@ func (g *guarder) mark(i int) {
 		if open < len(g.toks) && g.at(open) == "{" {
 			g.control[open] = true
 			if t.Text == "if" || t.Text == "switch" || t.Text == "match" || t.Text == "unless" {
-				g.cond(open, g.closing[open])
+				g.cond(open, g.closing[open], g.parts(i, open))
 			}
 		} else if t.Text == "if" {
-			g.cond(open, g.statementEnd(open, t.Depth))
+			g.cond(open, g.statementEnd(open, t.Depth), g.parts(i, open))
 		}
 	case "else":
 		if g.at(i+1) == "{" {
 			g.control[i+1] = true
-			g.cond(i+1, g.closing[i+1])
+			g.cond(i+1, g.closing[i+1], 1)
 		}
 	case "try":
 		if g.at(i+1) == "{" {

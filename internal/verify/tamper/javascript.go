@@ -19,7 +19,7 @@ const maxNesting = 12
 // literal title, one for the rest.
 func readJS(_ string, src []byte) model {
 	toks := syntax.Lex(src, syntax.JavaScript)
-	r := jsReader{toks: toks, inTest: make([]bool, len(toks)), closing: syntax.Partners(toks)}
+	r := jsReader{toks: toks, inTest: make([]bool, len(toks)), closing: syntax.Partners(toks), handles: jsHandles(toks)}
 	r.block(0, len(toks), 0, "", runs, 0)
 	rest := unit{name: "module", line: 1}
 	imports := map[int]bool{} // lines whose strings are paths of modules
@@ -33,7 +33,7 @@ func readJS(_ string, src []byte) model {
 			rest.toks = append(rest.toks, t)
 		}
 	}
-	rest.asserts = jsChecks(rest.toks)
+	rest.asserts = jsChecks(rest.toks, r.handles)
 	rest.body = rest.toks
 	r.m.units = append(r.m.units, rest)
 	return r.m
@@ -43,6 +43,7 @@ type jsReader struct {
 	toks    []token
 	inTest  []bool
 	closing []int
+	handles map[string]bool
 	m       model
 }
 
@@ -71,7 +72,7 @@ func (r *jsReader) call(i int) (jsCall, bool) {
 		return jsCall{}, false
 	}
 	if r.at(i-1) == "." { // t.test(…) is node's subtest, x.it is something else
-		if t.Text != "test" || !slices.Contains([]string{"t", "ctx", "context"}, r.at(i-2)) {
+		if t.Text != "test" || !r.handles[r.at(i-2)] {
 			return jsCall{}, false
 		}
 	}
@@ -176,7 +177,7 @@ func (r *jsReader) body(u *unit, c jsCall, end int) {
 		return
 	}
 	u.body = r.toks[start:max(start, end-1)]
-	u.asserts = jsChecks(u.body)
+	u.asserts = jsChecks(u.body, r.handles)
 	attach(u, syntax.JavaScript)
 	open := start
 	for open < end && r.at(open) != "{" && !(r.at(open) == "=>" && r.at(open+1) != "{") {
@@ -190,7 +191,7 @@ func (r *jsReader) body(u *unit, c jsCall, end int) {
 		base = r.toks[open].Depth + 1
 	}
 	for k := start; k+3 < end; k++ {
-		if r.at(k+1) == "." && r.at(k+2) == "skip" && r.at(k+3) == "(" && (r.at(k) == "this" || r.at(k) == "t" || r.at(k) == "ctx") {
+		if r.at(k+1) == "." && r.at(k+2) == "skip" && r.at(k+3) == "(" && (r.at(k) == "this" || r.handles[r.at(k)]) {
 			s := skips
 			if r.toks[k].Depth > base {
 				s = skipsSometimes
@@ -202,9 +203,44 @@ func (r *jsReader) body(u *unit, c jsCall, end int) {
 	}
 }
 
+// jsHandles are the names by which tests call their context: the usual ones, and the first
+// parameter of every function that is given to a call of test.
+func jsHandles(toks []token) map[string]bool {
+	out := map[string]bool{"t": true, "test": true, "ctx": true, "context": true}
+	at := func(i int) string {
+		if i >= 0 && i < len(toks) {
+			return toks[i].Text
+		}
+		return ""
+	}
+	for i, t := range toks {
+		if t.Kind != syntax.Word || t.Text != "test" && t.Text != "it" || at(i+1) != "(" && at(i+1) != "." {
+			continue
+		}
+		for j := i + 1; j < min(len(toks), i+maxAhead) && toks[j].Text != ";" && (toks[j].Text != "{" || at(j-1) == ","); j++ {
+			name := -1
+			switch {
+			case at(j) == "function" && at(j+1) == "(":
+				name = j + 2
+			case at(j) == "function" && at(j+2) == "(":
+				name = j + 3
+			case at(j) == "=>" && at(j-1) == ")" && at(j-3) == "(":
+				name = j - 2
+			case at(j) == "=>":
+				name = j - 1
+			}
+			if name > 0 && name < len(toks) && toks[name].Kind == syntax.Word {
+				out[at(name)] = true
+				break
+			}
+		}
+	}
+	return out
+}
+
 // jsChecks finds the checks among tokens: chains that begin with expect or assert, and the
 // methods of a test context.
-func jsChecks(toks []token) []assertion {
+func jsChecks(toks []token, handles map[string]bool) []assertion {
 	var out []assertion
 	at := func(i int) string {
 		if i >= 0 && i < len(toks) {
@@ -213,12 +249,12 @@ func jsChecks(toks []token) []assertion {
 		return ""
 	}
 	for i := 0; i < len(toks); i++ {
-		if toks[i].Kind != syntax.Word || at(i-1) == "." && at(i-2) != "t" {
+		if toks[i].Kind != syntax.Word || at(i-1) == "." && !handles[at(i-2)] {
 			continue
 		}
 		w := toks[i].Text
 		starts := (w == "expect" || w == "assert" || w == "should" || w == "expectTypeOf") && (at(i+1) == "(" || at(i+1) == ".")
-		if (w == "t" || w == "test") && at(i+1) == "." && at(i+3) == "(" && strings.Contains(tapeChecks, " "+at(i+2)+" ") {
+		if handles[w] && at(i+1) == "." && at(i+3) == "(" && strings.Contains(tapeChecks, " "+at(i+2)+" ") {
 			starts = true
 		}
 		if !starts {

@@ -41,6 +41,11 @@ func pyGuards(body []pyLine) []guard {
 		switch {
 		case h == "if" || h == "elif" || h == "else" || h == "match":
 			now.conds, now.at = now.conds+1, line
+			for _, t := range l.toks { // each part of a condition is one more
+				if t.Kind == syntax.Word && (t.Text == "and" || t.Text == "False") {
+					now.conds++
+				}
+			}
 		case h == "try" && pyForgets(body, i), h == "with" && l.has("suppress") && l.has("Exception", "BaseException", "AssertionError"),
 			h == "with" && l.has("raises", "assertRaises") && l.has("Exception", "BaseException", "AssertionError"):
 			now.swallowed, now.at = true, line

@@ -124,6 +124,11 @@ func TestGo(t *testing.T) {
 		{"left out by a constraint", p, goOld, "//go:build ignore\n\n" + goOld, []string{"test_skipped/block"}},
 		{"returns at once", p, goOld, goEdit("c := NewCart()", "return\n\tc := NewCart()"), []string{"test_emptied/block"}},
 		{"emptied", p, "package a\nfunc TestX(t *testing.T) {\n\tif F() != 1 {\n\t\tt.Fatal()\n\t}\n}\n", "package a\nfunc TestX(t *testing.T) {\n}\n", []string{"test_emptied/block"}},
+		{"never fails", p, goOld, goEdit("err == nil {", "false && (err == nil) {"), []string{"assertion_loosened/warn"}},
+		{"a check that is never reached", p, goEdit("c := NewCart()", "c := NewCart()\n\tif c.Open() {\n\t\tassert.Equal(t, 3, c.Size())\n\t}"), goEdit("c := NewCart()", "c := NewCart()\n\tif false && c.Open() {\n\t\tassert.Equal(t, 3, c.Size())\n\t}"), []string{"assertion_loosened/warn"}},
+		{"fails for less", p, goOld, goEdit("got != 30 {", "got != 30 && c.Open() {"), []string{"assertion_loosened/warn"}},
+		{"a check by a function of its own", p, goEdit("c := NewCart()", "checkCart(t, c)\n\tc := NewCart()"), goOld, []string{"assertion_removed/warn"}},
+		{"a panic for a check", p, goEdit("c := NewCart()", "if c.Size() != 4 {\n\t\tpanic(1)\n\t}\n\tc := NewCart()"), goEdit("c := NewCart()", "if false && c.Size() != 4 {\n\t\tpanic(1)\n\t}\n\tc := NewCart()"), []string{"assertion_loosened/warn"}},
 		{"a return of a function inside", p, goOld, goEdit("c := NewCart()", "gen := func() test {\n\t\treturn test{1}\n\t}\n\tf := func(x []int) (map[string]struct{}, error) {\n\t\treturn nil, nil\n\t}\n\tc := NewCart()"), nil},
 		{"a return beside a function inside", p, goOld, goEdit("c := NewCart()", "gen := func() test {\n\t\treturn test{1}\n\t}\n\tif gen() != nil {\n\t\treturn\n\t}\n\tc := NewCart()"), []string{"assertion_loosened/warn"}},
 		{"expected value", p, goOld, goEdit("got != 30", "got != 31"), []string{"expected_changed/warn"}},
@@ -195,6 +200,7 @@ func pyEdit(pairs ...string) string {
 func TestPython(t *testing.T) {
 	p := "tests/test_cart.py"
 	run(t, []example{
+		{"a check that is never reached", p, pyEdit("        self.cart.add(3)\n        self", "        if self.cart.open:\n            self.assertEqual(1, 2)\n        self"), pyEdit("        self.cart.add(3)\n        self", "        if False and self.cart.open:\n            self.assertEqual(1, 2)\n        self"), []string{"assertion_loosened/warn"}},
 		{"deleted", p, pyOld, pyOld[:strings.Index(pyOld, "def test_text")], []string{"test_deleted/block"}},
 		{"a method deleted", p, pyOld, strings.Replace(pyOld, pyOld[strings.Index(pyOld, "    def test_raises"):strings.Index(pyOld, "def test_text")], "", 1), []string{"test_deleted/block"}},
 		{"renamed", p, pyOld, pyEdit("def test_text", "def test_rendering"), []string{"test_renamed/warn"}},
@@ -266,6 +272,41 @@ func jsEdit(pairs ...string) string {
 		s = strings.Replace(s, pairs[i], pairs[i+1], 1)
 	}
 	return s
+}
+
+// jsTape has contexts by other names, and tests in tests.
+const jsTape = `var test = require('tape');
+
+test('parse', function (t) {
+  t.test('simple', function (st) {
+    st.deepEqual(parse('a=b'), { a: 'b' }, 'one');
+    st.test('deeper', async (sst) => {
+      sst.equal(parse('a'), 4);
+      sst.end();
+    });
+    st.end();
+  });
+});
+`
+
+func TestTape(t *testing.T) {
+	p := "test/parse.js"
+	edit := func(old, now string) string {
+		if !strings.Contains(jsTape, old) {
+			t.Fatalf("not in the example: %s", old)
+		}
+		return strings.Replace(jsTape, old, now, 1)
+	}
+	run(t, []example{
+		{"loosened", p, jsTape, edit("st.deepEqual(parse('a=b'), { a: 'b' }, 'one')", "st.ok([parse('a=b'), { a: 'b' }, 'one'])"), []string{"assertion_loosened/warn"}},
+		{"loosened deeper", p, jsTape, edit("sst.equal(parse('a'), 4)", "sst.ok(parse('a'))"), []string{"assertion_loosened/warn"}},
+		{"of a list, which is always true", p, edit("sst.equal(parse('a'), 4)", "sst.ok(is(parse('a')), 'is')"), edit("sst.equal(parse('a'), 4)", "sst.ok([is(parse('a')), 'is'])"), []string{"assertion_loosened/warn"}},
+		{"expected value", p, jsTape, edit("{ a: 'b' }", "{ a: 'c' }"), []string{"expected_changed/warn"}},
+		{"a check gone", p, jsTape, edit("      sst.equal(parse('a'), 4);\n", "      sst.comment(1);\n"), []string{"assertion_removed/warn"}},
+		{"skipped by an option", p, jsTape, edit("st.test('deeper', async", "st.test('deeper', { skip: true }, async"), []string{"test_skipped/block"}},
+		{"deleted deeper", p, jsTape, edit("    st.test('deeper', async (sst) => {\n      sst.equal(parse('a'), 4);\n      sst.end();\n    });\n", ""), []string{"assertion_removed/warn", "test_deleted/block"}},
+		{"a new one", p, jsTape, edit("    st.end();", "    st.test('more', function (s2) { s2.ok(1); s2.end(); });\n    st.end();"), nil},
+	})
 }
 
 func TestJavaScript(t *testing.T) {
