@@ -3,7 +3,7 @@ SHELL := /bin/bash
 TOOLS := $(CURDIR)/.tools/bin
 BIN   := $(CURDIR)/bin
 
-.PHONY: setup gvisor gitea browser test-gitea test-browser test-languages build demo test generate lint attack attack-layers crash-matrix bench bench-monorepo bench-large test-search bench-verify records fuzz clean
+.PHONY: setup gvisor gitea browser test-gitea test-browser test-languages build demo test generate lint attack attack-layers crash-matrix bench bench-monorepo bench-cost bench-large test-search bench-verify records fuzz clean
 setup: ## install what the build, the sandbox and the tests need (quick when nothing is missing)
 	@scripts/setup.sh
 
@@ -35,7 +35,7 @@ test: build $(if $(filter true,$(CI)),gvisor) ## everything, with a real sandbox
 test-languages: build ## verification in every language whose tool chain is here, each trap with the real runner (many minutes); what is not installed is named and skipped
 	@npm install --prefix .tools/node --no-save --no-audit --no-fund --silent jest@29 vitest@3 || echo "test-languages: no jest and vitest: they are not tried"
 	@PATH="$(TOOLS):$$PATH" DAYBREAK_LANGUAGES=all go test -v -count=1 -timeout 60m \
-		-run 'TestRust|TestMaven|TestCTest|TestRSpec|TestPHPUnit|TestChosen|TestScripts/verify_' ./internal/verify ./e2e > $(BIN)/languages.log 2>&1; \
+		-run 'TestBuilt|TestRust|TestMaven|TestCTest|TestRSpec|TestPHPUnit|TestChosen|TestScripts/verify_' ./internal/verify ./e2e > $(BIN)/languages.log 2>&1; \
 		code=$$?; grep -E '^ok|^FAIL|^ *--- (FAIL|PASS|SKIP)|is not installed| FAIL: ' $(BIN)/languages.log; [ $$code = 0 ] || echo "the rest is in $(BIN)/languages.log"; exit $$code
 
 generate: ## the pages' templates to Go, with the pinned generator
@@ -72,6 +72,9 @@ bench-large: build ## a tree of FILES files (default 20000) with what is odd in 
 test-search: ## 10,000 random queries on a large tree (TREE=DIR, default Go's own sources), each held against ripgrep (half an hour and more)
 	@DAYBREAK_SEARCH_TREE="$(or $(TREE),$(shell go env GOROOT)/src)" DAYBREAK_SEARCH_QUERIES=$(or $(QUERIES),10000) \
 		CI=true go test -count=1 -timeout 6h -v -run 'TestRandomQueries$$' ./internal/codesearch
+
+bench-cost: build ## what verifying costs, per phase: CHANGES='name=repository base head; …' CONFIG=FILE
+	@PATH="$(TOOLS):$$PATH" go run ./bench -only cost -changes "$(CHANGES)" $(if $(CONFIG),-config $(CONFIG))
 
 bench-verify: build ## false accepts and false rejects of the verifier, by kind (INSTANCES=FILE REPOS=DIR: and on historical fixes)
 	@$(BIN)/daybreak eval cases $(if $(ONLY),--only $(ONLY))

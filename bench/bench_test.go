@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/model/scripted"
+	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
 func TestPercentile(t *testing.T) {
@@ -73,5 +74,28 @@ func TestCached(t *testing.T) {
 	share, again := s.cached()
 	if share != 250.0/450 || again != 1 {
 		t.Errorf("share %v, again %v", share, again)
+	}
+}
+
+// TestCostOf: the base's ledger, the mutants and the reproduction's runs are no part of what is held
+// against the suite; what is built for those runs is.
+func TestCostOf(t *testing.T) {
+	run := func(outcome string, ms int64) task.RunRecord { return task.RunRecord{Outcome: outcome, Millis: ms} }
+	v := task.Verdict{Kind: task.Verified, Phases: []task.PhaseRecord{
+		{Phase: "P0", Millis: 50_000},
+		{Phase: "P1", Millis: 90_000, Runs: []task.RunRecord{run("complete", 40_000)}},
+		{Phase: "P2", Millis: 100},
+		{Phase: "P3", Millis: 2_000, Runs: []task.RunRecord{run("built", 800), run("complete", 300), run("complete", 300)}},
+		{Phase: "P4", Millis: 700, Runs: []task.RunRecord{run("complete", 300), run("complete", 300)}},
+		{Phase: "P5", Millis: 3_200, Runs: []task.RunRecord{run("built", 900), run("complete", 2_000)}},
+		{Phase: "P6", Millis: 45_000},
+	}}
+	c, err := costOf(v)
+	if err != nil || c.suite != 2*time.Second || c.build != 1700*time.Millisecond || c.ratio() != 2.4 {
+		t.Errorf("%+v %v %v", c, c.ratio(), err)
+	}
+	v.Kind = task.NotFixed
+	if _, err := costOf(v); err == nil {
+		t.Error("a change that is refused early has a whole cost")
 	}
 }

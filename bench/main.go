@@ -33,13 +33,15 @@ func main() {
 func run(ctx context.Context, args []string, in io.Reader, out, progress io.Writer) error {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	var (
-		only  = fs.String("only", "", "measure only these, by comma: "+strings.Join(names(), ","))
-		files = fs.Int("files", 50_000, "files of the large snapshot")
-		tasks = fs.Int("tasks", 200, "tasks that wait for the model at once")
-		runs  = fs.Int("runs", 15, "runs of what takes long")
-		bin   = fs.String("bin", "bin", "folder of the built programs")
-		hold  = fs.String("hold", "", "used by bench itself: the directory in which to hold waiting tasks")
-		url   = fs.String("url", "", "with -hold: the model's address")
+		only       = fs.String("only", "", "measure only these, by comma: "+strings.Join(names(), ","))
+		files      = fs.Int("files", 50_000, "files of the large snapshot")
+		tasks      = fs.Int("tasks", 200, "tasks that wait for the model at once")
+		runs       = fs.Int("runs", 15, "runs of what takes long")
+		bin        = fs.String("bin", "bin", "folder of the built programs")
+		hold       = fs.String("hold", "", "used by bench itself: the directory in which to hold waiting tasks")
+		verify     = fs.String("changes", "", "for cost: changes to verify, each `name=repository base head`, by semicolons")
+		toolchains = fs.String("config", "", "for cost: the operator's configuration")
+		url        = fs.String("url", "", "with -hold: the model's address")
 	)
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -50,6 +52,12 @@ func run(ctx context.Context, args []string, in io.Reader, out, progress io.Writ
 	w, err := newWorld(ctx, *bin, *files, *tasks, *runs)
 	if err != nil {
 		return err
+	}
+	w.toolchains = *toolchains
+	for c := range strings.SplitSeq(*verify, ";") {
+		if c = strings.TrimSpace(c); c != "" {
+			w.changes = append(w.changes, c)
+		}
 	}
 	fmt.Fprintf(out, "%s, %s\n\n", machine(), load())
 	var t table
@@ -83,6 +91,7 @@ func measures() []measure {
 		{"append", "durable appends", measureAppend, false},
 		{"memory", "tasks that wait for the model", measureMemory, false},
 		{"fleet", "30 and 300 tasks on one store, with two dispatchers", measureFleet, false},
+		{"cost", "what verifying changes of real projects costs (-changes)", measureCost, true},
 		{"monorepo", "a snapshot and sandboxes of a tree of 2.45 million lines", measureMonorepo, true},
 		{"search", "searches and names in a tree of 2.45 million lines", measureSearch, true},
 		{"large", "a tree of " + largeFiles + " files (20,000), with what is odd in trees", measureLarge, true},

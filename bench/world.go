@@ -36,6 +36,8 @@ type world struct {
 	repo               string // small repository with a suite that takes no time
 	issue              string // file
 	files, tasks, runs int
+	changes            []string // to verify, see [measureCost]
+	toolchains         string   // the configuration for that
 	mono               []string // the large repository and its two commits, once made
 }
 

@@ -194,5 +194,5 @@ type RunRecord struct {
 	Skipped  int    `json:"skipped"`
 	NotRun   int    `json:"not_run"`
 	Log      string `json:"log,omitempty"` // blob digest of the full output
-	Outcome  string `json:"outcome"`       // "complete", "partial", "no_report", "timeout", "killed"
+	Outcome  string `json:"outcome"`       // "complete", "partial", "no_report", "timeout", "killed"; of a build "built", "not built"
 }

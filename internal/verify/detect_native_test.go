@@ -146,7 +146,7 @@ func TestOneNative(t *testing.T) {
 		{Place{Suite: 0, Group: "tool (src/bin/tool.rs)", Name: "a"}, "cargo test --bin tool -- --exact a"},
 		{Place{Suite: 0, Group: "shop (doc)", Name: "src/lib.rs - add"}, "cargo test --doc -- 'src/lib.rs - add (line'"},
 		{Place{Suite: 0, File: "crates/a/tests/it.rs"}, "cargo test --test it"},
-		{Place{Suite: 0, File: "tests/common/mod.rs"}, "cargo test"},
+		{Place{Suite: 0, File: "tests/common/mod.rs"}, "cargo test --tests"},
 		{Place{Suite: 1, Group: "shop.PriceTest", Name: "rows[1]"}, "(cd java && mvn -Dtest='shop.PriceTest*#rows*' test)"},
 		{Place{Suite: 1, Group: "shop.PriceTest", Name: "takes a share off"}, "(cd java && mvn -Dtest='shop.PriceTest*' test)"},
 		{Place{Suite: 1, File: "java/src/test/java/shop/PriceTest.java"}, "(cd java && mvn -Dtest='PriceTest*' test)"},

@@ -108,7 +108,7 @@ func cargoTarget(p Place) string {
 	case program == "" && strings.Contains("/"+file, "/tests/"): // a path below the work tree
 		rest := ("/" + file)[strings.LastIndex("/"+file, "/tests/")+len("/tests/"):]
 		if dir, base, deep := strings.Cut(rest, "/"); deep && base != "main.rs" {
-			return "" // a module that several targets may share
+			return "--tests" // a module that several targets may share, but no documentation test
 		} else if deep {
 			return "--test " + quote(dir)
 		}

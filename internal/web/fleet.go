@@ -155,7 +155,7 @@ func machine(owner string) (host, process string) {
 func roughly(d time.Duration) string {
 	switch {
 	case d < time.Minute:
-		return "less than a minute"
+		return "<1m"
 	case d < time.Hour:
 		return fmt.Sprintf("%dm", int(d.Minutes()))
 	case d < 48*time.Hour:

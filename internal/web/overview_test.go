@@ -266,7 +266,7 @@ func TestOverviewPaint(t *testing.T) {
 
 func TestSayings(t *testing.T) {
 	for got, want := range map[string]string{
-		roughly(30 * time.Second): "less than a minute", roughly(12 * time.Minute): "12m", roughly(125 * time.Minute): "2h 05m", roughly(72 * time.Hour): "3d",
+		roughly(30 * time.Second): "<1m", roughly(12 * time.Minute): "12m", roughly(125 * time.Minute): "2h 05m", roughly(72 * time.Hour): "3d",
 		size(512): "512 B", size(3 << 20): "3.0 MiB", size(5 << 30): "5.0 GiB", shareOf(1, 0): "–", shareOf(1, 3): "33 %", width(5, 0): "0", width(9, 3): "100.0", compact(99_999): "99,999", compact(2_000_000): "2M",
 		clock(now(), now().Add(time.Hour)): "07:00:00 UTC", clock(now(), now().Add(24*time.Hour)): "3 Mar 06:00 UTC",
 		repoWords("https://git.example.com/a/b.git"): "git.example.com/a/b", repoWords("/srv/git/shop"): "shop", repoWords("/"): ".",
