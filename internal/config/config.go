@@ -277,6 +277,9 @@ func decode(b []byte, into any) error {
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict())
 	if err := dec.Decode(into); err != nil && !errors.Is(err, io.EOF) {
+		if said := unknown(err, into); said != nil {
+			return said
+		}
 		return errors.New(oneLine(yaml.FormatError(err, false, false)))
 	}
 	return nil

@@ -25,6 +25,7 @@ type Request struct {
 	Hang        bool   // the change is about a hang: a timeout may show the bug
 	Race        bool   // the change is about a race: its tests run under the race detector
 	Environment string // digest of what a sandbox looks like
+	Found       func() // the base and the change are there; may be nil
 	Progress    func(note string)
 }
 
@@ -71,6 +72,9 @@ func (p *Prover) Change(ctx context.Context, q Request) (Outcome, error) {
 	}
 	if out.Changes, err = Changes(ctx, p.cfg.Git, out.Snapshot.GitDir, out.Base, out.Head); err != nil {
 		return out, err
+	}
+	if q.Found != nil {
+		q.Found()
 	}
 	repo, err := p.Settings(ctx, out.Snapshot)
 	if err != nil {

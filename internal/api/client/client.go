@@ -78,7 +78,7 @@ func (c *Client) do(ctx context.Context, method, path string, body any) ([]byte,
 	}
 	res, err := c.http.Do(r)
 	if err != nil {
-		return nil, &task.Error{Class: task.Unavailable, Msg: "the server at " + c.base + " does not answer", Err: cause(err)}
+		return nil, &task.Error{Class: task.Unavailable, Msg: "the server at " + c.base + " does not answer", Err: cause(err), Fix: "start it there with `daybreak serve`, or leave --server, DAYBREAK_SERVER and server: out to use the tasks of this machine"}
 	}
 	defer func() { _ = res.Body.Close() }()
 	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))

@@ -249,7 +249,7 @@ func remove(env *kit.Env) *cobra.Command {
 			return with(cmd.Context(), env, func(a *app.App) error {
 				gone, err := a.Registry().Remove(cmd.Context(), args[0])
 				if err == nil && !gone {
-					err = &task.Error{Class: task.NotFound, Msg: args[0] + " is not registered", Fix: "see `daybreak repo ls`"}
+					err = &task.Error{Class: task.NotFound, Msg: args[0] + " is not registered", Fix: "see `daybreak repo ls`; what is kept of it on disk goes with `daybreak repo forget`"}
 				}
 				return err
 			})

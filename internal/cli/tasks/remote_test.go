@@ -166,7 +166,7 @@ func TestClientRefused(t *testing.T) {
 		{srv.URL, token, []string{"task", "show", "nothing"}, task.NotFound, `no task "nothing"`},
 		{srv.URL, token, []string{"outcomes", "--by", "mood"}, task.Invalid, "repository, week or month"},
 		{redirects.URL, token, []string{"task", "ls"}, task.Unavailable, "like no Daybreak server: 307"},
-		{closed.URL, token, []string{"task", "ls"}, task.Unavailable, "does not answer"},
+		{closed.URL, token, []string{"task", "ls"}, task.Unavailable, "start it there with `daybreak serve`"},
 		{"http://daybreak.example", token, []string{"task", "ls"}, task.Invalid, "in the clear"},
 		{"daybreak.example", token, []string{"task", "ls"}, task.Invalid, "write its address"},
 	} {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os/user"
 	"strconv"
 	"strings"
@@ -40,13 +41,33 @@ func NewLinkCmd(env *kit.Env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return with(cmd.Context(), env, func(a *app.App, _ store.Access) error {
 				link, err := a.SignInLink(cmd.Context(), a.Address())
-				if err == nil {
-					fmt.Fprintln(env.Out, link)
+				if err != nil {
+					return err
 				}
-				return err
+				fmt.Fprintln(env.Out, link)
+				if !answers(cmd.Context(), a.Address()) {
+					fmt.Fprintf(env.Err, "daybreak: nothing answers at %s from here; start the service with `daybreak serve`, which prints a link itself, before you open this one\n", a.Address())
+				}
+				return nil
 			})
 		},
 	}
+}
+
+// answers reports whether a service is reached at an address.
+func answers(ctx context.Context, base string) bool {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/healthz", nil)
+	if err != nil {
+		return false
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return false
+	}
+	_ = res.Body.Close()
+	return res.StatusCode == http.StatusOK
 }
 
 func create(env *kit.Env) *cobra.Command {

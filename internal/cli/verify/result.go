@@ -138,6 +138,7 @@ type view struct {
 	last  string
 }
 
+// begin says what is verified, once that was found.
 func (v *view) begin(o Options) {
 	if !v.quiet {
 		fmt.Fprintf(v.env.Out, "Verifying %s against %s\n", taskview.Escape(o.Head), taskview.Escape(o.Base))

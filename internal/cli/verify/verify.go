@@ -110,10 +110,9 @@ func verify(ctx context.Context, env *kit.Env, a *app.App, o Options) error {
 		}
 	}
 	v := view{env: env, quiet: o.machine() > 0}
-	v.begin(o)
 	out, err := p.Change(ctx, prover.Request{
 		Repo: repo, Base: o.Base, Head: o.Head, Exact: o.Exact, Tests: o.Tests, Hang: o.Hang, Race: o.Race,
-		Environment: a.Environment(), Progress: v.stage,
+		Environment: a.Environment(), Found: func() { v.begin(o) }, Progress: v.stage,
 	})
 	if ctx.Err() != nil {
 		return &kit.ExitError{Code: kit.Stopped, Err: errors.New("interrupted; nothing was decided")}
