@@ -64,25 +64,14 @@ func (f *fleet) now(ctx context.Context) (out overview.Fleet, err error) {
 		out.Sandboxes = append(out.Sandboxes, k.boxes...)
 	}
 	f.folds.keep(running)
-	if a.queue == nil {
-		return out, nil
-	}
-	queued, err := a.queue.store.Unfinished(ctx)
-	if err != nil {
+	if out.Queue, err = f.queue(ctx); err != nil {
 		return out, err
-	}
-	for _, x := range queued {
-		if x.Owner == "" && x.Job != 0 {
-			out.Queue = append(out.Queue, overview.Queued{
-				Task: x.ID, Repo: x.Repo, Title: x.Title, State: x.State, Author: x.Author, Priority: x.Priority, Since: x.Updated.UTC(), Due: x.Due.UTC(),
-			})
-		}
 	}
 	if a.slots > 0 {
 		workers[serviceOwner()] += 0
 	}
 	for _, owner := range slices.Sorted(maps.Keys(workers)) {
-		w := overview.Worker{Owner: owner, Tasks: workers[owner], Here: owner == serviceOwner()}
+		w := overview.Worker{Owner: owner, Tasks: workers[owner], Here: owner == serviceOwner() || owner == Owner()}
 		if w.Here {
 			w.Slots = a.slots
 		}
@@ -94,6 +83,25 @@ func (f *fleet) now(ctx context.Context) (out overview.Fleet, err error) {
 	}
 	f.ready(ctx, &out)
 	f.registries(ctx, &out)
+	return out, nil
+}
+
+// queue is what waits, where this process has the scheduler's store.
+func (f *fleet) queue(ctx context.Context) (out []overview.Queued, err error) {
+	if f.a.queue == nil {
+		return nil, nil
+	}
+	all, err := f.a.queue.store.Unfinished(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range all {
+		if x.Owner == "" && x.Job != 0 {
+			out = append(out, overview.Queued{
+				Task: x.ID, Repo: x.Repo, Title: x.Title, State: x.State, Author: x.Author, Priority: x.Priority, Since: x.Updated.UTC(), Due: x.Due.UTC(),
+			})
+		}
+	}
 	return out, nil
 }
 

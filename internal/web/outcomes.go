@@ -101,7 +101,7 @@ func newOutcomesView(v outcomesView, all []outcome.Outcome, repos []string, now 
 		key = outcome.Month
 	}
 	groups := outcome.Group(now, all, key)
-	names := outcome.Spans(v.By, groups, now)
+	names := before(v.By, outcome.Spans(v.By, groups, now))
 	v.Earlier = max(0, len(names)-maxSpans)
 	for _, n := range names[v.Earlier:] {
 		i, ok := slices.BinarySearchFunc(groups, n, func(t outcome.Totals, n string) int { return strings.Compare(t.Name, n) })
@@ -118,14 +118,37 @@ func newOutcomesView(v outcomesView, all []outcome.Outcome, repos []string, now 
 	return v
 }
 
+// leastSpans is how many weeks or months a plot shows at least, so that one alone does not fill it.
+const leastSpans = 8
+
+// before adds the weeks or months before the first one.
+func before(by string, names []string) []string {
+	for len(names) > 0 && len(names) < leastSpans {
+		layout, months, days := time.DateOnly, 0, -7
+		if by == "month" {
+			layout, months, days = "2006-01", -1, 0
+		}
+		at, err := time.Parse(layout, names[0])
+		if err != nil {
+			break
+		}
+		names = append([]string{at.AddDate(0, months, days).Format(layout)}, names...)
+	}
+	return names
+}
+
 // stats are the outcomes in a few numbers.
 func (v outcomesView) stats() []stat {
 	t := v.Total
+	took := "no pull request yet"
+	if t.PullRequests > 0 {
+		took = "in the middle; nine of ten within " + tookOr(t.P90PR, t.PullRequests)
+	}
 	return []stat{
 		{"Merged of decided", percentOf(t.OverDecided), count(t.Merged) + " of " + count(t.Decided)},
 		{"Merged of all", percentOf(t.OverAll), count(t.Merged) + " of " + plural(t.Tasks, "task")},
 		{"Cost per merged", usd(t.PerMerged), money(t.Cost) + " for all tasks, failed and declined ones too"},
-		{"To a pull request", tookOr(t.MedianPR, t.PullRequests), "in the middle; nine of ten within " + tookOr(t.P90PR, t.PullRequests)},
+		{"To a pull request", tookOr(t.MedianPR, t.PullRequests), took},
 		{"Cache hits", percentOf(t.CacheHits), "of " + plot.Counts.Say(float64(t.Sent())) + " tokens that models were sent"},
 		{"Declined", part1(t.States[task.Declined], t.Tasks), count(t.States[task.Declined]) + " of " + plural(t.Tasks, "task")},
 		{"Reverted", part1(t.Reverted, t.Merged), fmt.Sprintf("%s of %s merged; %s longer ago than 30 days", count(t.Reverted), count(t.Merged), count(t.Settled))},

@@ -10,12 +10,29 @@ function fragment(html) {
   return t.content;
 }
 
+// fits says whether two pieces differ in texts and attributes alone.
+function fits(a, b) {
+  return a.nodeName === b.nodeName && a.id === b.id && a.childNodes.length === b.childNodes.length && [...a.childNodes].every((c, i) => fits(c, b.childNodes[i]));
+}
+
+// renew makes one piece like the other that it fits. What the reader marked, opened or is at stays.
+function renew(a, b) {
+  if (a.nodeType !== Node.ELEMENT_NODE) {
+    if (a.data !== b.data) a.data = b.data;
+    return;
+  }
+  for (const { name, value } of b.attributes) if (a.getAttribute(name) !== value) a.setAttribute(name, value);
+  for (const { name } of [...a.attributes]) if (name !== 'open' && !b.hasAttribute(name)) a.removeAttribute(name);
+  a.childNodes.forEach((c, i) => renew(c, b.childNodes[i]));
+}
+
 // replace puts a new piece in the place of the old one of the same id. What the reader opened stays
 // open; a form that somebody is writing in stays as it is.
 function replace(old, now) {
   const active = document.activeElement;
   if (old.contains(active) && active.matches('textarea, input')) return;
   if ($$('textarea, input:not([type=hidden])', old).some((f) => f.value !== f.defaultValue)) return;
+  if (fits(old, now)) return renew(old, now);
   const open = new Map($$('details[id]', old).map((d) => [d.id, d.open]));
   const focused = old.contains(active) ? active.closest('[id]')?.id : '';
   old.replaceWith(now);
