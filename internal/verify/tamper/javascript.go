@@ -267,7 +267,7 @@ func jsChecks(toks []token, handles map[string]bool) []assertion {
 	return out
 }
 
-const tapeChecks = " equal equals is same deepEqual deepEquals strictEqual deepStrictEqual not notEqual notSame ok true truthy notOk false falsy throws rejects doesNotThrow match notMatch like snapshot fail error ifError isEqual has hasStrict notThrows throwsAsync assert "
+const tapeChecks = " equal equals is isNot same strictSame strictEquals strictNotSame notStrictSame notDeepEqual looseEqual deepLooseEqual equivalent deepEqual deepEquals strictEqual deepStrictEqual not notEqual notSame ok true truthy notOk false falsy throws rejects doesNotThrow match notMatch like snapshot fail error ifError isEqual has hasStrict notThrows throwsAsync assert "
 
 // jsChain returns the index after a chain of names, members and calls.
 func jsChain(toks []token, i int) int {

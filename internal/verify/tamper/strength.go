@@ -10,8 +10,8 @@ import (
 
 // Words of checks by how much they demand; each list is between blanks.
 const (
-	identity = " === strictEqual deepStrictEqual toStrictEqual assertSame assertIdentical AreSame assert_same isSameAs isSameInstanceAs EXPECT_IDENTICAL toBeIdenticalTo BeSameAs "
-	equality = " == Equal EqualValues Exactly EqualError ErrorIs JSONEq YAMLEq ElementsMatch DeepEqual Diff Same toBe toEqual deepEqual equal equals eql same toThrowErrorMatchingInlineSnapshot toMatchSnapshot toMatchInlineSnapshot " +
+	identity = " === strictEqual strictSame strictEquals deepStrictEqual toStrictEqual assertSame assertIdentical AreSame assert_same isSameAs isSameInstanceAs EXPECT_IDENTICAL toBeIdenticalTo BeSameAs "
+	equality = " == Equal EqualValues Exactly EqualError ErrorIs JSONEq YAMLEq ElementsMatch DeepEqual Diff Same toBe toEqual deepEqual equal equals eql same looseEqual deepLooseEqual equivalent toThrowErrorMatchingInlineSnapshot toMatchSnapshot toMatchInlineSnapshot " +
 		" assertEqual assertEquals assertIs assertListEqual assertDictEqual assertSetEqual assertTupleEqual assertCountEqual assertSequenceEqual assertMultiLineEqual assert_called_once_with assert_called_with assert_has_calls toHaveBeenCalledWith toHaveBeenNthCalledWith toHaveLength Len calledWith " +
 		" assertArrayEquals assertIterableEquals assertLinesMatch isEqualTo containsExactly containsExactlyInAnyOrder containsExactlyElementsOf containsExactlyInOrder hasSize hasToString isEqualByComparingTo returns hasMessage equalTo contentEquals " +
 		" AreEqual Be BeEquivalentTo BeEqualTo EqualTo ShouldBe ShouldEqual SequenceEqual EquivalentTo HaveCount ContainSingle Single " +
