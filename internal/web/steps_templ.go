@@ -905,7 +905,7 @@ func momentText(v *taskView, it *story.Item) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = txt(l.Text).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = txt(flowing(l.Text)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -919,7 +919,7 @@ func momentText(v *taskView, it *story.Item) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = txt(n).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = txt(flowing(n)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
