@@ -188,7 +188,7 @@ func (v outcomesView) spanName(t outcome.Totals, short bool) string {
 		case err != nil:
 			return t.Name
 		case short:
-			return at.Format("Jan 2006")
+			return at.Format("Jan ’06")
 		}
 		return at.Format("January 2006")
 	}
@@ -199,7 +199,7 @@ func (v outcomesView) spanName(t outcome.Totals, short bool) string {
 	case short && len(v.Spans) <= 52:
 		return at.Format("2 Jan")
 	case short:
-		return at.Format("2 Jan 2006")
+		return at.Format("Jan ’06")
 	}
 	return "week of " + at.Format("2 January 2006")
 }
@@ -232,7 +232,7 @@ func (v outcomesView) over(id, title, note string, u plot.Unit, columns bool, al
 	across := make([]string, len(v.Spans))
 	for i, t := range v.Spans {
 		across[i] = v.spanName(t, true)
-		row := []string{v.spanName(t, false)}
+		row := []string{strings.TrimPrefix(v.spanName(t, false), "week of ")}
 		for _, s := range all {
 			row = append(row, s.say(t))
 		}
