@@ -72,6 +72,17 @@ func causeOf(c Case, hang bool) Cause {
 	return CauseRight
 }
 
+// loadCause classifies the problem of a file that gave no results: it does not build or import,
+// unless the problem names something else that is missing.
+func loadCause(problem string) Cause {
+	for _, p := range causePatterns {
+		if p.re.MatchString(problem) && p.cause != CauseTime {
+			return p.cause
+		}
+	}
+	return CauseBuild
+}
+
 // means says what the cause tells the agent to do.
 func (c Cause) means() string {
 	switch c {

@@ -126,6 +126,21 @@ func TestNothingBadIsVerified(t *testing.T) {
 	}
 }
 
+func TestCauseOfAFileWithoutResults(t *testing.T) {
+	for problem, want := range map[string]Cause{
+		"test/odd.js: Error: ENOENT: no such file or directory, open 'rates.txt'":           CauseFixture,
+		"test/odd.js: Error: Cannot find module '../lib/new'":                               CauseBuild,
+		"./odd_test.go:6:12: undefined: brandNew":                                           CauseBuild,
+		"ImportError: libx.so: cannot open shared object file: No such file or directory":   CauseBuild,
+		"tests/test_a.py: ConnectionRefusedError: [Errno 111] Connection refused":           CauseNetwork,
+		"tests/test_a.py does not build or import: PermissionError: [Errno 13] /etc/shadow": CausePermission,
+	} {
+		if got := loadCause(problem); got != want {
+			t.Errorf("%s: %q, want %q", problem, got, want)
+		}
+	}
+}
+
 func TestCause(t *testing.T) {
 	for _, c := range []struct {
 		status  task.TestStatus

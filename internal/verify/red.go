@@ -332,7 +332,7 @@ func (p *proof) unidentified(r ran, i int, declared string, found resolved) Test
 			}
 		}
 		p.redSaw[declared] = Case{ID: declared, Status: task.Errored, Message: message, Output: r.output}
-		t.Red = []Seen{{Status: task.Errored, Cause: CauseBuild, Message: message}}
+		t.Red = []Seen{{Status: task.Errored, Cause: loadCause(message), Message: message}}
 		return t
 	}
 	if r.timedOut {
@@ -427,7 +427,7 @@ func (p *proof) see(r ran, id string, red bool) Seen {
 		case broken:
 			s := Seen{Status: task.Errored, Signature: "build", Message: oneLine(what+" does not build or import: "+strings.Join(r.problems, "; "), 300)}
 			if red {
-				s.Cause = CauseBuild
+				s.Cause = loadCause(s.Message)
 			}
 			return s
 		case r.timedOut:
