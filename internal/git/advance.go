@@ -101,15 +101,20 @@ func (g *Git) advanceTree(ctx context.Context, gitdir string, l Laid, old, from,
 
 // advanceFiles lays out the files, and notes in the entries what the fresh ones are like.
 func (g *Git) advanceFiles(ctx context.Context, gitdir, from, dest string, dirs []*directory, entries []dirEntry, fresh []int) error {
-	for _, d := range dirs {
-		if err := os.Mkdir(filepath.Join(dest, d.path), 0o755); err != nil && (d.path != "" || !errors.Is(err, os.ErrExist)) {
+	for _, level := range levels(dirs) {
+		if err := eachDir(ctx, level, func(d *directory) error {
+			if err := os.Mkdir(filepath.Join(dest, d.path), 0o755); err != nil && (d.path != "" || !errors.Is(err, os.ErrExist)) {
+				return err
+			}
+			return nil
+		}); err != nil {
 			return err
 		}
 	}
 	if err := g.layFresh(ctx, gitdir, dest, entries, fresh); err != nil {
 		return err
 	}
-	return linkTree(ctx, from, dest, dirs, entries, fresh)
+	return eachDir(ctx, dirs, func(d *directory) error { return linkDir(from, dest, d, entries, fresh) })
 }
 
 // layFresh writes the files that are another than before, out of the mirror, and notes them.
@@ -197,16 +202,31 @@ func directories(entries []dirEntry) []*directory {
 	return out
 }
 
-// linkTree links every file that was not written, and gives the directories their time.
-func linkTree(ctx context.Context, from, dest string, dirs []*directory, entries []dirEntry, fresh []int) error {
+// levels are the directories by their depth.
+func levels(dirs []*directory) (out [][]*directory) {
+	for _, d := range dirs {
+		n := 0
+		if d.path != "" {
+			n = 1 + strings.Count(d.path, "/")
+		}
+		for len(out) <= n {
+			out = append(out, nil)
+		}
+		out[n] = append(out[n], d)
+	}
+	return out
+}
+
+// eachDir calls do for all directories, for a few at once.
+func eachDir(ctx context.Context, dirs []*directory, do func(*directory) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	next := make(chan *directory)
 	var wg sync.WaitGroup
-	for range max(2, runtime.GOMAXPROCS(0)) {
+	for range min(len(dirs), max(2, runtime.GOMAXPROCS(0))) {
 		wg.Go(func() {
 			for d := range next {
-				if err := linkDir(from, dest, d, entries, fresh); err != nil {
+				if err := do(d); err != nil {
 					cancel(err)
 				}
 			}
@@ -223,6 +243,7 @@ func linkTree(ctx context.Context, from, dest string, dirs []*directory, entries
 	return context.Cause(ctx)
 }
 
+// linkDir links every file of a directory that was not written, and gives the directory its time.
 func linkDir(from, dest string, d *directory, entries []dirEntry, fresh []int) error {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	dst, err := unix.Open(filepath.Join(dest, d.path), flags, 0)
