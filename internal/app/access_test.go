@@ -148,6 +148,15 @@ func TestDesk(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
+	key, kept := limitKey(a.Config.Model), `{"requests": {"limit": 60, "left": 60, "rate": 1}}`
+	if err := a.Store.Update(ctx, key, func([]byte) ([]byte, error) { return []byte(kept), nil }); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if f, err = fl.now(ctx); err != nil || len(f.Limits) != 1 || string(f.Limits[0].Value) != kept || len(f.Limits[0].Meters) != 1 || f.Limits[0].Meters[0] != (overview.Meter{Name: "requests", Most: 60, Left: 60, Gains: 60}) {
+			t.Errorf("%+v %v", f.Limits, err)
+		}
+	}
 	a.slots = 3
 	a.asked.add([]mirror.Entry{{Task: made.ID, Ecosystem: mirror.NPM, Name: "old"}})
 	a.asked.add([]mirror.Entry{{Task: made.ID, Ecosystem: mirror.NPM, Name: "left-pad", New: true}, {Task: "doctor", Name: "x", Refused: mirror.ReasonBudget}})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -108,15 +109,16 @@ func (f *fleet) queue(ctx context.Context) (out []overview.Queued, err error) {
 // limits is what providers said of models.
 func (f *fleet) limits(ctx context.Context, models []string) (out []overview.Limit, err error) {
 	for _, name := range models {
-		var value []byte
 		if name == "" {
 			continue
 		}
+		var value []byte
+		looked := false
 		err := f.a.Store.Update(ctx, limitKey(name), func(old []byte) ([]byte, error) {
-			value = append([]byte{}, old...)
-			return old, nil
+			value, looked = append([]byte{}, old...), true
+			return nil, errors.New("only looked at") // so that nothing is written
 		})
-		if err != nil {
+		if !looked {
 			return out, err
 		}
 		if !json.Valid(value) {
