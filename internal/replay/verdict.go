@@ -24,8 +24,8 @@ func (c *comparison) verdict(w, n *event.VerificationFinished) (Divergence, erro
 	if err != nil {
 		return Divergence{}, err
 	}
-	if docs.short() {
-		c.rep.Notes = append(c.rep.Notes, "the time for altering parts of the fix ran out in one of the two, so how well the tests guard it is not compared")
+	if docs.short() && !slices.Contains(c.rep.Notes, tooShort) {
+		c.rep.Notes = append(c.rep.Notes, tooShort)
 	}
 	if w.Kind != n.Kind && !(docs.short() && graded(w.Kind) && graded(n.Kind)) {
 		return Divergence{Kind: Verdict, What: fmt.Sprintf("the verdict differs: recorded %s (%s), now %s (%s)", w.Kind, w.Reason, n.Kind, n.Reason)}, nil
@@ -33,6 +33,8 @@ func (c *comparison) verdict(w, n *event.VerificationFinished) (Divergence, erro
 	recorded, now, err := docs.comparable()
 	return c.line(Verdict, "the verdict is the same, its evidence is not", recorded, now), err
 }
+
+const tooShort = "the time for altering parts of the fix ran out in one of the two, so how well the tests guard it is not compared"
 
 // graded reports whether how well the tests guard the change is all that tells a verdict from
 // another of its kind.
