@@ -124,6 +124,36 @@ func TestCopiedValues(t *testing.T) {
 	}
 }
 
+// TestCopiedInputs: a whole input of the tests, however it is written, answered with anything that is
+// written out; a short one with a list of the tests' own values.
+func TestCopiedInputs(t *testing.T) {
+	test := file("test_split.py", "", "def test_split():\n    sql = \"\"\"create task t1 as\nbegin; select 1; end\"\"\"\n    assert len(split(sql)) == 2\n    assert split('a;b') == ['a', 'b']\n")
+	js := file("test/parse.js", "", "var test = require('tape');\ntest('x', function (st) {\n  st.deepEqual(parse('a.b=c', { dots: true }), { a: { b: 'c' } });\n  st.end();\n});\n")
+	for text, want := range map[string]string{
+		"    if sql == 'create task t1 as\\nbegin; select 1; end':\n        return ['create', 'end']\n": "copies_literals/warn",
+		"    if sql == 'create task t1 as\\nbegin; select 1; end':\n        return other(sql)\n":        "",
+		"    if sql == 'create':\n        return ['create', 'end']\n":                                   "",
+		"    if sql == 'a;b':\n        return ['a', 'b']\n":                                             "copies_literals/warn",
+		"    if sql == 'a;b':\n        return ['a', 'c']\n":                                             "",
+		"    if sql == 'a;b':\n        return [sql]\n":                                                  "",
+	} {
+		got := Analyse([]FileChange{test, file("split.py", "def split(sql):\n    return [sql]\n", "def split(sql):\n"+text+"    return [sql]\n")}, classify)
+		if strings.Join(seen(got), " ") != want {
+			t.Errorf("%q: %s", text, show(got))
+		}
+	}
+	for text, want := range map[string]string{
+		`if (s === "a.b=c" && JSON.stringify(o) === "{\"dots\":true}") { return {"a":{"b":"c"}}; }`: "copies_literals/warn",
+		`if (JSON.stringify(o) === "{}") { return { z: 9 }; }`:                                      "copies_literals/warn",
+		`if (s === "a.b=c") { return decode(s); }`:                                                  "",
+	} {
+		got := Analyse([]FileChange{js, file("lib/parse.js", "module.exports = function (s, o) {\n  return {};\n};\n", "module.exports = function (s, o) {\n  "+text+"\n  return {};\n};\n")}, classify)
+		if strings.Join(seen(got), " ") != want {
+			t.Errorf("%q: %s", text, show(got))
+		}
+	}
+}
+
 func TestResult(t *testing.T) {
 	r := Analyse([]FileChange{file("a_test.go", "package a\nfunc TestA(t *testing.T) {}\n", "package a\n"), file("go.mod", "module a\n", "module b\n")}, classify)
 	if !r.Has(TestDeleted) || r.Has(RunnerConfig) || len(r.Where(SubKind.Lost)) != 1 || len(r.Where(SubKind.Weakened)) != 0 || len(r.Task()) != 2 {

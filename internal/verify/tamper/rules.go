@@ -188,7 +188,7 @@ func (a *analysis) testValues(changes []FileChange, classify func(string) Class)
 		}
 		for _, t := range syntax.Lex(c.New, l) {
 			if t.Kind == syntax.Number || t.Kind == syntax.Text {
-				out[unquote(t.Text)] = out[unquote(t.Text)] || telling(t)
+				out[value(t.Text)] = out[value(t.Text)] || telling(t)
 			}
 		}
 	}
@@ -201,9 +201,59 @@ func telling(t token) bool {
 	case syntax.Number:
 		return len(strings.Trim(t.Text, "0._")) >= 2
 	case syntax.Text:
-		return len(unquote(t.Text)) >= 3
+		return len(value(t.Text)) >= 3
 	}
 	return false
+}
+
+// value is a literal as it is meant, so that one written with escapes is one over several lines.
+func value(s string) string {
+	return strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\t`, "\t", `\r`, "\r", `\"`, `"`, `\'`, `'`).Replace(unquote(s))
+}
+
+// wholeInput is from how many bytes on a literal of the tests that source compares with is an input
+// as a whole, whatever the answer is.
+const wholeInput = 24
+
+// whole reports a comparison with a whole input, or with a value that was written out as text.
+func whole(row []token, values map[string]bool) bool {
+	for i, t := range row {
+		if t.Kind != syntax.Text || !compared(row, i) {
+			continue
+		}
+		if values[value(t.Text)] && len(value(t.Text)) >= wholeInput || syntax.Has(row, "stringify", "dumps", "repr") {
+			return true
+		}
+	}
+	return false
+}
+
+// structure reports an answer that is a list or an object of nothing but literals, with at least
+// one, and whether all of them are the tests' own.
+func structure(answer []token, values map[string]bool) (is, theirs bool) {
+	if len(answer) == 0 || !slices.Contains([]string{"[", "{", "("}, answer[0].Text) {
+		return false, false
+	}
+	literal := false
+	theirs = true
+	open := 0
+	for i, t := range answer {
+		switch {
+		case t.Kind == syntax.Word && i+1 < len(answer) && answer[i+1].Text == ":": // a key
+		case t.Kind == syntax.Punct && (t.Text == "[" || t.Text == "{" || t.Text == "("):
+			open++
+		case t.Kind == syntax.Punct && (t.Text == "]" || t.Text == "}" || t.Text == ")"):
+			if open--; open == 0 {
+				return literal, theirs
+			}
+		case t.Kind == syntax.Number || t.Kind == syntax.Text:
+			_, known := values[value(t.Text)]
+			literal, theirs = true, theirs && known
+		case t.Kind == syntax.Word && !slices.Contains([]string{"true", "false", "null", "undefined", "None", "True", "False"}, t.Text):
+			return false, false
+		}
+	}
+	return false, false
 }
 
 // copies looks for source that answers a test's input with the test's expected value: a new
@@ -216,12 +266,13 @@ func (a *analysis) copies(c FileChange, values map[string]bool) {
 	}
 	var asked []token // the comparison whose answer may follow
 	plain := false    // whether the answer may be any value
+	input := false    // whether it may be anything written out
 	a.newLines(c, l, func(row []token, s string, _ bool) {
 		arm := (l == syntax.Rust || l == syntax.CSharp || l == syntax.Java) && row[0].Literal() && syntax.Has(row, "=>", "->")
 		if arm || syntax.Has(row, "if", "case", "elif", "elsif", "when", "unless", "match", "?") {
 			told, named := compares(row, values)
-			if told || named >= 2 {
-				asked, plain = row, named >= 2
+			if all := whole(row, values); told || named >= 2 || all {
+				asked, plain, input = row, named >= 2, all
 			}
 		}
 		if asked == nil || row[0].Line > asked[len(asked)-1].Line+2 {
@@ -231,11 +282,12 @@ func (a *analysis) copies(c FileChange, values map[string]bool) {
 		if len(answer) > 0 && answer[0].Text == "-" {
 			answer = answer[1:]
 		}
-		if len(answer) == 0 || answer[0].Kind != syntax.Number && answer[0].Kind != syntax.Text {
+		made, theirs := structure(answer, values)
+		if len(answer) == 0 || !made && answer[0].Kind != syntax.Number && answer[0].Kind != syntax.Text {
 			return
 		}
-		told, known := values[unquote(answer[0].Text)]
-		if (told && telling(answer[0]) || plain && known) && (len(answer) == 1 || !isOperator(answer[1].Text)) {
+		told, known := values[value(answer[0].Text)]
+		if (told && telling(answer[0]) || plain && known || input || made && theirs) && (len(answer) == 1 || !isOperator(answer[1].Text)) {
 			a.add(c.Path, asked[0].Line, CopiesTest, "warn", "needs a person: source answers a value of the tests with another value of the tests", "", join(asked)+" "+s)
 			asked = nil
 		}
@@ -280,8 +332,8 @@ func compares(row []token, values map[string]bool) (told bool, named int) {
 		if t.Kind != syntax.Number && t.Kind != syntax.Text {
 			continue
 		}
-		is, known := values[unquote(t.Text)]
-		if !known || len(unquote(t.Text)) < 2 {
+		is, known := values[value(t.Text)]
+		if !known || len(value(t.Text)) < 2 {
 			continue
 		}
 		if compared(row, i) {
