@@ -138,7 +138,7 @@ func builds(ctx context.Context, a *app.App, p *prover.Prover, repo, first, seco
 	}
 	for _, k := range all {
 		if k.Digest == snap.Digest {
-			t.value("  disk of its own of an advanced snapshot", mib(k.Own), "", false, "of "+mib(k.Bytes)+" of content; a pack of its one commit and its index are most of it")
+			t.value("  disk of its own of an advanced snapshot", mib(k.Own), "", false, "of "+mib(k.Bytes)+" of content; directories, the packs that changed and its indexes are most of it")
 		}
 	}
 	snap, err = a.Snapshots.Prepare(ctx, snapshot.Source{Repo: repo, Ref: second})
