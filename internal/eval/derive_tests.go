@@ -214,8 +214,9 @@ func (d *deriver) lost(ctx context.Context, f Fault) (*Derived, error) {
 
 func (d *deriver) losingCase(f Fault, how string, o oldTest, changes []git.Change) *Derived {
 	c := &Derived{How: how + map[Fault]string{Weakened: "an assertion loosened in ", Deleted: "deleted ", Skipped: "skipped "}[f] + o.test.Name, Changes: changes, Tests: d.i.declared()}
-	if d.i.Language == "c" && f != Weakened {
-		c.Wanted = []task.VerdictKind{task.TestLost, task.NeedsHuman} // a program of tests has one result
+	if f == Deleted || d.i.Language == "c" && f == Skipped {
+		// One of the new tests may be what became of it; and a program of tests in C has one result.
+		c.Wanted = []task.VerdictKind{task.TestLost, task.NeedsHuman}
 	}
 	return c
 }

@@ -287,7 +287,7 @@ func lastWord(name string) string {
 func (p *proof) moved(id string, r ran) bool {
 	name := lastWord(p.job.Baseline.Where[id].Name)
 	return slices.ContainsFunc(p.parts.tamper.Findings, func(f tamper.Finding) bool {
-		if f.SubKind != tamper.TestRenamed || !strings.Contains(f.Old+" "+f.Detail, name) {
+		if f.SubKind != tamper.TestRenamed && f.SubKind != tamper.TestRewritten || !strings.Contains(f.Old+" "+f.Detail, name) {
 			return false
 		}
 		now := cmp.Or(f.New, name)

@@ -469,7 +469,7 @@ func (a *analysis) settle() {
 		}
 		if n := a.similar(l, taken); n != nil {
 			taken[n.u] = true
-			a.add(n.path, n.u.line, TestRenamed, "warn", fmt.Sprintf("test %s may now be called %s, with another body", l.u.name, n.u.name), l.u.name, n.u.name)
+			a.add(n.path, n.u.line, TestRewritten, "warn", fmt.Sprintf("test %s may now be called %s, with another body", l.u.name, n.u.name), l.u.name, n.u.name)
 			a.compareTests(n.path, l.u, n.u)
 			continue
 		}

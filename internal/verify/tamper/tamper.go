@@ -29,6 +29,7 @@ const (
 	AssertionRemoved  SubKind = "assertion_removed"
 	AssertionLoosened SubKind = "assertion_loosened"
 	ExpectedChanged   SubKind = "expected_changed"
+	TestRewritten     SubKind = "test_rewritten"    // gone, and another that resembles it is there
 	FailureSwallowed  SubKind = "failure_swallowed" // a check fails, and the test passes all the same
 	SnapshotRewritten SubKind = "snapshot_rewritten"
 
@@ -49,7 +50,7 @@ func (k SubKind) Lost() bool {
 
 // Weakened reports whether the sub-kind belongs to row 14.
 func (k SubKind) Weakened() bool {
-	return slices.Contains([]SubKind{AssertionRemoved, AssertionLoosened, ExpectedChanged, FailureSwallowed, SnapshotRewritten}, k)
+	return slices.Contains([]SubKind{AssertionRemoved, AssertionLoosened, ExpectedChanged, TestRewritten, FailureSwallowed, SnapshotRewritten}, k)
 }
 
 // Reconfigured reports whether the sub-kind belongs to row 15.

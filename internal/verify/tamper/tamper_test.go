@@ -115,6 +115,7 @@ func TestGo(t *testing.T) {
 		{"the file deleted", p, goOld, "", []string{"test_deleted/block"}},
 		{"a test renamed", p, goOld, goEdit("func TestTotal(", "func TestSum("), []string{"test_renamed/warn"}},
 		{"a test renamed and added to", p, goOld, goEdit("func TestTotal(t *testing.T) {\n", "func TestSum(t *testing.T) {\n\tif NewCart().Total() != 0 {\n\t\tt.Fatal(\"not empty\")\n\t}\n"), []string{"test_renamed/warn"}},
+		{"gone, and one that resembles it", p, goOld, goEdit("func TestTotal(", "func TestSum(", "c.Add(\"apple\", 3)", "c.Add(\"pear\", 4)", "got != 30", "got != 40", "got, 30)", "got, 40)"), []string{"expected_changed/warn", "test_rewritten/warn"}},
 		{"renamed, with a way round", p, goOld, goEdit("func TestTotal(t *testing.T) {\n", "func TestSum(t *testing.T) {\n\tif NewCart() != nil {\n\t\treturn\n\t}\n"), []string{"test_deleted/block"}},
 		{"renamed, below a condition", p, goOld, goEdit("func TestTotal(t *testing.T) {\n", "func TestSum(t *testing.T) {\n\tif false {\n", "want an error\")\n\t}\n", "want an error\")\n\t}\n}\n"), []string{"test_deleted/block"}},
 		{"a test made no test", p, goOld, goEdit("func TestTotal(", "func checkTotal("), []string{"test_deleted/block"}},
