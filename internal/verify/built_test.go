@@ -80,6 +80,7 @@ func TestBuiltByCMake(t *testing.T) {
 		{name: "a link to an old file", base: []string{"base"}, tests: "test", fix: []git.Change{link("price.c", "better.c")}, want: task.Verified, built: 1},
 		{name: "a test that plants a program", base: []string{"base"}, tests: "plants", want: task.NotFixed, built: 1},
 		{name: "a test that plants a program, with a lab that leaks", base: []string{"base"}, tests: "plants", leaks: true, not: task.NotFixed},
+		{name: "a program that is built no longer", base: []string{"base", "api"}, tests: "test", fix: s.changes(t, "fix", "assembler"), want: task.Regression, built: 2},
 		{name: "plainly", base: []string{"base"}, tests: "test", fix: s.changes(t, "fix"), want: task.Verified, built: 2},
 		{name: "a clock that was put back", base: []string{"base"}, tests: "test", fix: s.changes(t, "fix"), back: true, want: task.Verified, built: 2},
 		{name: "a header that is found first", base: []string{"base"}, tests: "test", fix: s.changes(t, "header"), want: task.Verified, built: 2},
