@@ -120,7 +120,7 @@ func (in *Intake) keep(r *http.Request, name string, d forge.Delivery) (bool, er
 	if len(d.ID) > 200 {
 		return false, &task.Error{Class: task.Invalid, Msg: "the id of the delivery is too long"}
 	}
-	first, err := in.cfg.Store.Deliver(r.Context(), store.Delivery{Forge: name, ID: d.ID, Body: b})
+	first, err := in.cfg.Store.Deliver(r.Context(), store.Delivery{Forge: name, ID: d.ID, Repository: d.Repository, Body: b})
 	if first {
 		in.wake()
 	}

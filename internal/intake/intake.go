@@ -10,7 +10,6 @@ package intake
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -72,7 +71,7 @@ type Config struct {
 	// may be nil, and then no revert is found.
 	Landed func(ctx context.Context, repo, branch string, since time.Time) ([]Landed, error)
 	Most   task.Limits // to which people may raise a budget; 0: not at all
-	Owner  string      // names this process in leases
+	Owner  string      // names this process in leases and claims
 	Rates  Rates
 	Now    func() time.Time
 	Logger *slog.Logger
@@ -86,90 +85,18 @@ type Intake struct {
 
 	mu       sync.Mutex
 	reported map[task.ID]int64 // up to which event this process has shown a task
+	hands    map[string]int    // that act on a forge's deliveries now
+	missed   map[string]bool   // forges that had something new while all hands were full
+	claims   int               // that this process made
 }
 
 // New returns an intake that does nothing yet.
 func New(cfg Config) *Intake {
-	return &Intake{cfg: cfg, bodies: newBodies(), mail: make(chan struct{}, 1), reported: map[task.ID]int64{}}
+	return &Intake{cfg: cfg, bodies: newBodies(), mail: make(chan struct{}, 1), reported: map[task.ID]int64{}, hands: map[string]int{}, missed: map[string]bool{}}
 }
 
 // keepFor is how long a concluded delivery is known: longer than any forge sends one again.
 const keepFor = 60 * 24 * time.Hour
-
-// Run acts on what was kept, until ctx ends. Beside that it polls once: nobody listened before.
-func (in *Intake) Run(ctx context.Context) error {
-	var missed sync.WaitGroup
-	defer missed.Wait()
-	missed.Go(func() {
-		if err := in.Poll(ctx); err != nil && ctx.Err() == nil {
-			in.cfg.Logger.WarnContext(ctx, "a forge was not asked for what was missed; it will be with the next poll", "error", err)
-		}
-	})
-	look := time.NewTicker(2 * time.Second) // for what other processes kept, and what was postponed
-	defer look.Stop()
-	for {
-		if err := in.Work(ctx); err != nil && ctx.Err() == nil {
-			in.cfg.Logger.ErrorContext(ctx, "deliveries cannot be read", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-in.mail:
-		case <-look.C:
-		}
-	}
-}
-
-// Work acts on everything that is due.
-func (in *Intake) Work(ctx context.Context) error {
-	for {
-		ds, err := in.cfg.Store.Undone(ctx, 100)
-		if err != nil || len(ds) == 0 {
-			return err
-		}
-		for _, d := range ds {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			if err := in.one(ctx, d); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// maxTries is how often a delivery is tried: over about a day.
-const maxTries = 40
-
-// one acts on a delivery and records what came of it. Its error is the store's.
-func (in *Intake) one(ctx context.Context, kept store.Delivery) error {
-	var d forge.Delivery
-	if err := json.Unmarshal(kept.Body, &d); err != nil {
-		return in.cfg.Store.Conclude(ctx, kept.Forge, kept.ID, "cannot be read: "+err.Error())
-	}
-	d.Forge = kept.Forge
-	outcome, err := in.act(ctx, d)
-	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	log := in.cfg.Logger.With("forge", kept.Forge, "delivery", kept.ID, "kind", d.Kind, "repository", d.Path, "sender", d.Sender.Name)
-	if c := task.ClassOf(err); err != nil && (c.Retryable() || c == task.Conflict || c == task.Internal) && kept.Tries < maxTries {
-		after := min(time.Second<<min(kept.Tries, 11), 30*time.Minute)
-		var e *task.Error
-		if errors.As(err, &e) {
-			after = max(after, e.RetryAfter)
-		}
-		log.WarnContext(ctx, "delivery postponed", "after", after, "error", err)
-		return in.cfg.Store.Postpone(ctx, kept.Forge, kept.ID, after, err.Error())
-	}
-	if err != nil {
-		outcome = "failed: " + err.Error()
-		log.ErrorContext(ctx, "delivery failed", "error", err)
-	} else {
-		log.InfoContext(ctx, "delivery", "outcome", outcome)
-	}
-	return in.cfg.Store.Conclude(ctx, kept.Forge, kept.ID, outcome)
-}
 
 // place is where something happened.
 type place struct {

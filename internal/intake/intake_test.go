@@ -383,7 +383,7 @@ func TestHook_HOOK01_HOOK02_HOOK03_HOOK04(t *testing.T) {
 	if got := code(deep, "new", nil); got != http.StatusBadRequest {
 		t.Errorf("too deep: %d", got)
 	}
-	if ds, err := l.st.Undone(t.Context(), 10); err != nil || len(ds) != 0 {
+	if ds, err := l.st.Undone(t.Context()); err != nil || len(ds) != 0 {
 		t.Errorf("kept %v %v", ds, err)
 	}
 	// HOOK-03: another repository, whatever it says.

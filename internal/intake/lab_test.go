@@ -40,14 +40,24 @@ type town struct {
 	reactions []string
 	statuses  []string
 	trouble   error
-	mute      error // of comments
+	mute      error           // of comments
+	asking    chan<- int      // is told which issue is asked for; may be nil
+	slow      <-chan struct{} // until then nothing is said about issues; may be nil
 	n         int
 }
 
 func (f *town) Name() string                     { return "town" }
 func (f *town) Capabilities() forge.Capabilities { return forge.Capabilities{} }
 
-func (f *town) Issue(_ context.Context, _ string, n int) (forge.Issue, error) {
+func (f *town) Issue(ctx context.Context, _ string, n int) (forge.Issue, error) {
+	if f.slow != nil {
+		f.asking <- n
+		select {
+		case <-f.slow:
+		case <-ctx.Done():
+			return forge.Issue{}, context.Cause(ctx)
+		}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.trouble != nil {
@@ -150,19 +160,24 @@ func (f *town) said(n int) (out []string) {
 // spy remembers what became of deliveries.
 type spy struct {
 	*sqlite.Store
+	mu         sync.Mutex
 	outcomes   map[string]string
 	dispatched bool
 	fewer      int // tasks that a listing of all has; 0: all
 }
 
 func (s *spy) Conclude(ctx context.Context, forge, id, outcome string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.outcomes[id] = outcome
 	return s.Store.Conclude(ctx, forge, id, outcome)
 }
 
-func (s *spy) Postpone(ctx context.Context, forge, id string, after time.Duration, why string) error {
-	s.outcomes[id] = fmt.Sprintf("postponed %s: %s", after, why)
-	return s.Store.Postpone(ctx, forge, id, after, why)
+func (s *spy) Postpone(ctx context.Context, d store.Delivery, after time.Duration, why string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outcomes[d.ID] = fmt.Sprintf("postponed %s: %s", after, why)
+	return s.Store.Postpone(ctx, d, after, why)
 }
 
 type lab struct {
@@ -171,6 +186,7 @@ type lab struct {
 	town  *town
 	st    *spy
 	now   time.Time
+	real  bool // the time is the bubble's
 	made  []Wanted
 	again []task.ID
 }
@@ -186,7 +202,12 @@ func newLab(t *testing.T) *lab {
 		issues: map[int]*forge.Issue{}, acts: map[int][]forge.Act{}, comments: map[int][]forge.Comment{}, pulls: map[int]*forge.PullRequest{},
 		may: map[string]forge.Permission{"wanda": forge.Write, "olga": forge.Admin, "rita": forge.Read, "robot": forge.Write},
 	}}
-	now := func() time.Time { return l.now }
+	now := func() time.Time {
+		if l.real {
+			return time.Now()
+		}
+		return l.now
+	}
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "x.db"), sqlite.Options{Now: now, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -288,7 +309,11 @@ func (l *lab) raw(b []byte, secret string) *httptest.ResponseRecorder {
 }
 
 // outcome is what was recorded of a delivery.
-func (l *lab) outcome(id string) string { return l.st.outcomes[id] }
+func (l *lab) outcome(id string) string {
+	l.st.mu.Lock()
+	defer l.st.mu.Unlock()
+	return l.st.outcomes[id]
+}
 
 func (l *lab) pass(d time.Duration) { l.now = l.now.Add(d) }
 

@@ -86,7 +86,7 @@ func (in *Intake) tell(ctx context.Context, p place, what string, d forge.Delive
 	if err != nil {
 		return 0, err
 	}
-	first, err := in.cfg.Store.Deliver(ctx, store.Delivery{Forge: p.Forge, ID: d.ID, Body: b})
+	first, err := in.cfg.Store.Deliver(ctx, store.Delivery{Forge: p.Forge, ID: d.ID, Repository: p.ID, Body: b})
 	if first {
 		return 1, err
 	}

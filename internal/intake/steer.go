@@ -171,7 +171,7 @@ func clean(s string) string {
 // mark makes sure that the poller does not tell us of something again.
 func (in *Intake) mark(ctx context.Context, p place, what string) {
 	id := "poll:" + p.ID + ":" + what
-	if _, err := in.cfg.Store.Deliver(ctx, store.Delivery{Forge: p.Forge, ID: id}); err == nil {
+	if _, err := in.cfg.Store.Deliver(ctx, store.Delivery{Forge: p.Forge, ID: id, Repository: p.ID}); err == nil {
 		err = in.cfg.Store.Conclude(ctx, p.Forge, id, "seen")
 		if err == nil {
 			return

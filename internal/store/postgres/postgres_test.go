@@ -2,10 +2,15 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"io/fs"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/pressly/goose/v3"
 
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/store/postgres/pgtest"
@@ -52,6 +57,7 @@ func TestOnOneServer(t *testing.T) {
 		{"Dispatch", testDispatch},
 		{"SchemaRefuses", testSchemaRefuses},
 		{"OpenRefuses", testOpenRefuses},
+		{"OldDatabase", testOldDatabase},
 		{"AwayTooLong", testAwayTooLong},
 		{"CutAnywhere", testCutAnywhere},
 		{"CreateCut", testCreateCut},
@@ -132,6 +138,34 @@ func testOpenRefuses(t *testing.T, srv *pgtest.Server) {
 				t.Fatalf("class %s, want %s saying %q: %v", task.ClassOf(err), tt.class, tt.says, err)
 			}
 		})
+	}
+}
+
+// testOldDatabase: what was kept before deliveries were claimed is acted upon after the migration.
+func testOldDatabase(t *testing.T, srv *pgtest.Server) {
+	dsn := srv.Database(t)
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.UpTo(t.Context(), 3)
+	if err == nil {
+		_, err = db.ExecContext(t.Context(), `INSERT INTO deliveries (forge, id, body, at) VALUES ('hub', '1', 'x', 1)`)
+	}
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s := openAt(t, dsn, Options{})
+	if d, ok, err := s.TakeUp(t.Context(), "hub", "me", time.Minute); err != nil || !ok || string(d.Body) != "x" {
+		t.Errorf("%+v %v %v", d, ok, err)
 	}
 }
 

@@ -4,10 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/pressly/goose/v3"
 
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/store/storetest"
@@ -160,5 +164,34 @@ func TestStaleEpochIsRefusedByTheFile(t *testing.T) {
 	_, err := s.writer.ExecContext(t.Context(), `INSERT INTO events SELECT task, seq + 1, 0, time, kind, version, payload, prev, hash FROM events`)
 	if err == nil || !strings.Contains(err.Error(), "not the newest") {
 		t.Fatalf("an event of epoch 0 went in: %v", err)
+	}
+}
+
+// TestOldDatabase: what was kept before deliveries were claimed is acted upon after the migration.
+func TestOldDatabase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "daybreak.db")
+	db, err := connect(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.UpTo(t.Context(), 4)
+	if err == nil {
+		_, err = db.ExecContext(t.Context(), `INSERT INTO deliveries (forge, id, body, at) VALUES ('hub', '1', x'78', 1)`)
+	}
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s := openAt(t, path)
+	defer s.Close()
+	if d, ok, err := s.TakeUp(t.Context(), "hub", "me", time.Minute); err != nil || !ok || string(d.Body) != "x" {
+		t.Errorf("%+v %v %v", d, ok, err)
 	}
 }

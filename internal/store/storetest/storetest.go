@@ -71,6 +71,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store, hooks ...Hooks) {
 		{"Watch", testWatch},
 		{"Update", testUpdate},
 		{"Deliveries", testDeliveries},
+		{"DeliveriesAreClaimed", testClaims},
 		{"Access", testAccess},
 	}
 	for _, tt := range tests {
