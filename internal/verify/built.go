@@ -152,7 +152,7 @@ func (p *proof) buildsByItself(placed []git.Change) bool {
 	defer root.Close()
 	fsys := root.FS()
 	return slices.ContainsFunc(placed, func(c git.Change) bool {
-		if atBuild.MatchString(c.Path) || c.Mode == git.ModeLink || c.Mode&0o111 != 0 {
+		if atBuild.MatchString(c.Path) || c.Mode == git.ModeLink || c.Mode&0o111 != 0 || varies(c) {
 			return true
 		}
 		for dir := path.Dir(c.Path); path.Ext(c.Path) == ".rs"; dir = path.Dir(dir) {
@@ -166,4 +166,22 @@ func (p *proof) buildsByItself(placed []git.Change) bool {
 		}
 		return false
 	})
+}
+
+var (
+	// cVaries is what C takes from the time of its compilation, also in parts that are put together.
+	cVaries = regexp.MustCompile(`__(TIME|DATE)|(TIME|DATE|STAMP)__|\w\s*##\s*\w|\w\\\r?\n\w|include\s*["<]/|/(proc|dev|sys)/|\bincbin\b`)
+	// rustTakes is a macro that takes in a file; rustOwn one of a plain file below the tree.
+	rustTakes  = regexp.MustCompile(`\binclude(_str|_bytes)?\s*(!|as\b)`)
+	rustOwn    = regexp.MustCompile(`\binclude(?:_str|_bytes)?\s*!\s*[(\[{]\s*"[^"\\/][^"\\]*"`)
+	rustVaries = regexp.MustCompile(`/(proc|dev|sys)/|\$\w+\s*!|\bpath\s*=\s*"(/|[^"]*\\)|\b(const_random|compile_time|build_time)`)
+)
+
+// varies reports whether what is compiled of the file may differ from one build to the next, by the
+// time or by what the machine says. Its runs must not all show the one build.
+func varies(c git.Change) bool {
+	if path.Ext(c.Path) != ".rs" {
+		return cVaries.Match(c.Content)
+	}
+	return rustVaries.Match(c.Content) || len(rustTakes.FindAllIndex(c.Content, -1)) != len(rustOwn.FindAllIndex(c.Content, -1))
 }

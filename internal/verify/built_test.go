@@ -85,6 +85,8 @@ func TestBuiltByCMake(t *testing.T) {
 		{name: "a clock that was put back", base: []string{"base"}, tests: "test", fix: s.changes(t, "fix"), back: true, want: task.Verified, built: 2},
 		{name: "a header that is found first", base: []string{"base"}, tests: "test", fix: s.changes(t, "header"), want: task.Verified, built: 2},
 		{name: "data that a step reads", base: []string{"base", "step"}, tests: "test", fix: s.changes(t, "rate"), want: task.Verified, built: 2},
+		{name: "what configuring asked the compiler", base: []string{"base", "asked"}, tests: "test", fix: s.changes(t, "answer"), want: task.Verified, built: 2},
+		{name: "what is drawn when it is compiled", base: []string{"base"}, tests: "test", fix: s.changes(t, "coin"), want: task.Verified, built: 1},
 	})
 }
 
@@ -98,6 +100,9 @@ func TestBuiltByCargo(t *testing.T) {
 		{name: "plainly", base: []string{"base"}, tests: "test", fix: s.changes(t, "fix"), want: task.Verified, built: 2},
 		{name: "a clock that was put back", base: []string{"base"}, tests: "test", fix: s.changes(t, "fix"), back: true, want: task.Verified, built: 2},
 		{name: "data that a step reads", base: []string{"base", "step"}, tests: "test", fix: s.changes(t, "rate"), want: task.Verified, built: 2},
+		{name: "a whole crate that links to an old file", base: []string{"one"}, tests: "own", fix: []git.Change{link("src/lib.rs", "../worse.txt")}, want: task.Regression, built: 1},
+		{name: "data of a crate beside", base: []string{"beside"}, tests: "besidetest", fix: s.changes(t, "besidefix"), want: task.Verified, built: 2},
+		{name: "what is drawn when it is compiled", base: []string{"base"}, tests: "test", fix: s.changes(t, "coin"), want: task.Verified, built: 1},
 	})
 }
 
@@ -114,7 +119,7 @@ func TestBuiltByMake(t *testing.T) {
 
 // TestTrusted: what a build tool does not look at is built anew.
 func TestTrusted(t *testing.T) {
-	files := []string{"CMakeLists.txt", "a/x.c", "a/x.h", "data.json", "src/lib.rs", "vendor/dep/.cargo-checksum.json", "vendor/dep/src/lib.rs"}
+	files := []string{"CMakeLists.txt", "Cargo.toml", "a/x.c", "a/x.h", "data.json", "src/lib.rs", "vendor/dep/.cargo-checksum.json", "vendor/dep/src/lib.rs"}
 	change := func(p string) git.Change { return git.Change{Path: p, Mode: git.ModeFile} }
 	gone := func(p string) git.Change { return git.Change{Path: p, Deleted: true} }
 	for _, c := range []struct {
@@ -138,10 +143,13 @@ func TestTrusted(t *testing.T) {
 		{KindCargo, change("src/lib.rs"), trustAll},
 		{KindCargo, change("tests/new.rs"), trustAll},
 		{KindCargo, change("src/new.rs"), trustForeign},
+		{KindCargo, change("src/tests/new.rs"), trustForeign},
+		{KindCargo, change("README.md"), trustAll},
+		{KindCargo, change("docs/a.md"), trustForeign},
 		{KindCargo, gone("src/lib.rs"), trustForeign},
 		{KindCargo, change("data.json"), trustForeign},
 		{KindCargo, change("Cargo.toml"), trustForeign},
-		{KindCargo, link("src/lib.rs", "y.rs"), trustForeign},
+		{KindCargo, link("src/lib.rs", "y.rs"), trustNone},
 		{KindCargo, change("vendor/dep/src/lib.rs"), trustNone},
 	} {
 		if got := (Suite{Kind: c.kind}).trusted([]git.Change{c.change}, &parts{files: files}); got != c.want {
@@ -150,5 +158,43 @@ func TestTrusted(t *testing.T) {
 	}
 	if !slices.IsSorted(files) {
 		t.Error("the files are not sorted")
+	}
+}
+
+// TestVaries: what may come out otherwise the next time it is compiled is compiled by each run.
+func TestVaries(t *testing.T) {
+	for _, c := range []struct {
+		path, text string
+		want       bool
+	}{
+		{"a.c", "#include \"price.h\"\n#include <stdio.h>\nint n = 1; // at build time\n", false},
+		{"a.c", "char *at = __TIME__;", true},
+		{"a.inc", "char *at = __TIMESTAMP__;", true},
+		{"a.h", "#define JOIN(a, b) a ## b\nchar *at = JOIN(__T, IME__);", true},
+		{"a.h", "char *at = __TI\\\nME__;", true},
+		{"a.h", "#define TWO \\\n  2\n", false},
+		{"a.c", "#include \"/proc/uptime\"", true},
+		{"a.c", "#include \"../../etc/x.h\"", false},
+		{"a.rs", "// to include what matters\nmod rate;\nconst A: &str = include_str!(\"rate.txt\");", false},
+		{"a.rs", "const A: &[u8] = include_bytes!(\"/proc/uptime\");", true},
+		{"a.rs", "const A: &[u8] = include_bytes!(\"../../../dev/urandom\");", true},
+		{"a.rs", "const A: &[u8] = include_bytes!(\"\\x2fetc/x\");", true},
+		{"a.rs", "const A: &str = include_str!(concat!(\"/pr\", \"oc/uptime\"));", true},
+		{"a.rs", "use std::include_bytes as take;\nconst A: &[u8] = take!(\"x\");", true},
+		{"a.rs", "macro_rules! m { ($i:ident) => { $i!(\"x\") } }", true},
+		{"a.rs", "#[path = \"/tmp/x.rs\"] mod x;", true},
+		{"a.rs", "const A: u8 = const_random::const_random!(u8);", true},
+	} {
+		if got := varies(git.Change{Path: c.path, Content: []byte(c.text)}); got != c.want {
+			t.Errorf("%s %q: %v, want %v", c.path, c.text, got, c.want)
+		}
+	}
+	for text, want := range map[string]bool{
+		"[lib]\nproc-macro = true": true, "lib = { path = \"x.rs\", proc-macro = true }": true, "lib.proc-macro = true": true, "[lib]\ncrate-type = [\n\"proc-macro\"]": true,
+		"[package]\nbuild = \"x.rs\"": true, "package.build = \"x.rs\"": true, "[build-dependencies]\ncc = \"1\"\n[lib]\npath = \"src/lib.rs\"": false, "[dependencies]\nproc-macro2 = \"1\"": false,
+	} {
+		if got := procMacro.MatchString(text); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
 	}
 }
