@@ -52,25 +52,42 @@ func (t desk) follow(ctx context.Context, s store.Signal) error {
 	if t.a.queue == nil {
 		return &task.Error{Class: task.Conflict, Msg: "the task is in review, and no service runs that would work on it", Fix: "start `daybreak serve`"}
 	}
-	if err := t.a.Store.Signal(ctx, s); err != nil {
+	l, err := t.a.Store.Acquire(ctx, s.Task, Owner()+":api", t.a.Config.Serve.Lease, nil)
+	if err != nil {
 		return err
+	}
+	err = t.back(ctx, l, s)
+	if rerr := t.a.Store.Release(context.WithoutCancel(ctx), l); rerr != nil { // it ends by itself
+		t.a.opts.Logger.WarnContext(ctx, "a lease is left to its end", "task", s.Task, "error", rerr)
+	}
+	if err != nil {
+		return err
+	}
+	if err := t.again(ctx, s.Task, s.Who+" asked for a change"); err != nil {
+		t.a.opts.Logger.WarnContext(ctx, "the next run is left to the reconciler", "task", s.Task, "error", err)
+	}
+	return nil
+}
+
+// back keeps the word and takes the task to work, while nobody else can move it: what is refused
+// leaves no word behind.
+func (t desk) back(ctx context.Context, l store.Lease, s store.Signal) error {
+	row, err := t.a.Store.Task(ctx, s.Task)
+	if err != nil {
+		return err
+	}
+	if row.State != task.InReview {
+		return &task.Error{Class: task.Conflict, Msg: "the task is in review no more: it is " + strings.ReplaceAll(string(row.State), "_", " ")}
 	}
 	d, err := event.New(event.StateChanged{From: task.InReview, To: task.Working, Reason: s.Who + " asked for a change"})
 	if err != nil {
 		return err
 	}
-	l, err := t.a.Store.Acquire(ctx, s.Task, Owner()+":api", t.a.Config.Serve.Lease, nil)
-	if err != nil {
+	if err := t.a.Store.Signal(ctx, s); err != nil {
 		return err
 	}
 	_, err = t.a.Store.Append(ctx, l, d)
-	if rerr := t.a.Store.Release(context.WithoutCancel(ctx), l); err == nil {
-		err = rerr
-	}
-	if err != nil {
-		return err
-	}
-	return t.again(ctx, s.Task, s.Who+" asked for a change")
+	return err
 }
 
 // Stop implements api.Desk.

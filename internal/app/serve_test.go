@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybreak-agent/daybreak/internal/api"
 	"github.com/daybreak-agent/daybreak/internal/config"
+	"github.com/daybreak-agent/daybreak/internal/event"
 	"github.com/daybreak-agent/daybreak/internal/policy"
 	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -85,6 +86,57 @@ func TestAPITasks(t *testing.T) {
 	}
 	if _, err := tasks.Result(t.Context(), "t_00000000000000000000000000"); task.ClassOf(err) != task.NotFound {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestFollowRefused: words that a task in review cannot be given now leave nothing behind, so that
+// saying them again says them once.
+func TestFollowRefused(t *testing.T) {
+	a, repo := serving(t, func(*config.Config) {})
+	ctx, d := t.Context(), a.desk()
+	made, _, err := d.Create(ctx, api.Request{NewTask: api.NewTask{Repo: repo, Issue: "It breaks."}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := a.queue.store.Claim(ctx, store.Job{ID: mustJob(t, a), Task: made.ID}, "w", time.Minute, store.Caps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var drafts []event.Draft
+	for _, p := range []event.Payload{
+		event.StateChanged{From: task.Queued, To: task.Preparing},
+		event.StateChanged{From: task.Preparing, To: task.Working},
+		event.StateChanged{From: task.Working, To: task.Verifying},
+		event.StateChanged{From: task.Verifying, To: task.Publishing},
+		event.StateChanged{From: task.Publishing, To: task.InReview},
+	} {
+		e, err := event.New(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		drafts = append(drafts, e)
+	}
+	if _, err := a.Store.Append(ctx, l, drafts...); err != nil {
+		t.Fatal(err)
+	}
+	said := func() int {
+		in, err := a.Store.Signals(ctx, made.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(in)
+	}
+	if err := d.Steer(ctx, made.ID, "olga", "use a set"); task.ClassOf(err) != task.Conflict || said() != 0 {
+		t.Errorf("%v, and %d words are there", err, said())
+	}
+	if err := a.Store.Release(ctx, l); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Steer(ctx, made.ID, "olga", "use a set"); err != nil || said() != 1 {
+		t.Errorf("%v, and %d words are there", err, said())
+	}
+	if row, err := a.Store.Task(ctx, made.ID); err != nil || row.State != task.Working || row.Owner != "" {
+		t.Errorf("%+v %v", row, err)
 	}
 }
 

@@ -163,7 +163,8 @@ type spy struct {
 	mu         sync.Mutex
 	outcomes   map[string]string
 	dispatched bool
-	fewer      int // tasks that a listing of all has; 0: all
+	cut        func(store.Signal) error // of a word that is said; may be nil
+	fewer      int                      // tasks that a listing of all has; 0: all
 }
 
 func (s *spy) Conclude(ctx context.Context, forge, id, outcome string) error {
@@ -178,6 +179,15 @@ func (s *spy) Postpone(ctx context.Context, d store.Delivery, after time.Duratio
 	defer s.mu.Unlock()
 	s.outcomes[d.ID] = fmt.Sprintf("postponed %s: %s", after, why)
 	return s.Store.Postpone(ctx, d, after, why)
+}
+
+func (s *spy) Signal(ctx context.Context, w store.Signal) error {
+	if s.cut != nil {
+		if err := s.cut(w); err != nil {
+			return err
+		}
+	}
+	return s.Store.Signal(ctx, w)
 }
 
 type lab struct {

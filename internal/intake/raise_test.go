@@ -1,11 +1,13 @@
 package intake
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/event"
+	"github.com/daybreak-agent/daybreak/internal/store"
 	"github.com/daybreak-agent/daybreak/internal/store/storetest"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
@@ -44,6 +46,61 @@ func TestRaiseBudget(t *testing.T) {
 	storetest.Log(t, l.st, first)
 	l.at(first, task.Stopped)
 	l.want(say("wanda", "/budget usd=20"), "not raised: ")
+}
+
+// TestRaiseCut: a raise that was cut off anywhere is one raise in the end, and the agent is told.
+func TestRaiseCut(t *testing.T) {
+	for _, state := range []task.State{task.Working, task.Exhausted} {
+		t.Run(string(state), func(t *testing.T) {
+			l := newLab(t)
+			l.cfg.Most = task.Limits{Cost: 20_000_000}
+			l.issue(1, "text")
+			l.post(l.labelled(1, "wanda"))
+			if err := l.move(t.Context(), first, event.BudgetRaised{Limits: task.Limits{Cost: 5_000_000}}); err != nil {
+				t.Fatal(err)
+			}
+			l.at(first, task.Preparing, task.Working)
+			if state == task.Exhausted {
+				l.at(first, task.Exhausted)
+			}
+			l.st.cut = func(s store.Signal) error {
+				if s.Kind != store.Note {
+					return nil
+				}
+				l.st.cut = nil
+				return &task.Error{Class: task.Unavailable, Msg: "the store is away"}
+			}
+			said := l.comment(1, "wanda", "/budget usd=20")
+			_, out := l.post(said)
+			l.want(out, "postponed 1s: the store is away")
+			if state == task.Working { // its worker takes the word up meanwhile
+				lease, err := l.st.Acquire(t.Context(), first, "worker", time.Minute, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				in, err := l.st.Signals(t.Context(), first)
+				if err != nil || len(in) != 1 {
+					t.Fatal(in, err)
+				}
+				d, err := event.New(event.BudgetRaised{Signal: in[0].ID, Who: "wanda", Limits: task.Limits{Cost: 20_000_000}})
+				if err == nil {
+					_, err = l.st.TakeSignals(t.Context(), lease, []string{in[0].ID}, d)
+				}
+				if err := errors.Join(err, l.st.Release(t.Context(), lease)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l.pass(time.Minute)
+			if err := l.Work(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			l.want(l.outcome(said.ID), "the budget of task "+string(first)+" is raised")
+			sum, err := l.summary(t.Context(), first)
+			if err != nil || sum.State != task.Working || sum.Created.Limits.Cost != 20_000_000 || len(l.signals(first)) != 1 || len(l.town.said(1)) != 0 {
+				t.Errorf("%s %+v %v, waiting %q, said %q", sum.State, sum.Created.Limits, err, l.signals(first), l.town.said(1))
+			}
+		})
+	}
 }
 
 func TestReadBudget(t *testing.T) {

@@ -164,7 +164,7 @@ func (in *Intake) one(ctx context.Context, kept store.Delivery) error {
 	}
 	ctx = context.WithoutCancel(ctx) // what was done is on record
 	log := in.cfg.Logger.With("forge", kept.Forge, "delivery", kept.ID, "kind", d.Kind, "repository", d.Path, "sender", d.Sender.Name)
-	if c := task.ClassOf(err); err != nil && (c.Retryable() || c == task.Conflict || c == task.Internal) && kept.Tries < maxTries {
+	if c := task.ClassOf(err); err != nil && (c.Retryable() || c == task.Conflict || c == task.Internal || c == task.Unavailable) && kept.Tries < maxTries {
 		after := min(time.Second<<min(kept.Tries, 11), 30*time.Minute)
 		var e *task.Error
 		if errors.As(err, &e) {

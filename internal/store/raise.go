@@ -33,15 +33,28 @@ func Raise(ctx context.Context, st Store, r Raised) (l task.Limits, again bool, 
 	if err != nil {
 		return l, false, err
 	}
+	told := Signal{
+		ID: r.Word + ":told", Task: r.Task, Kind: Note, Who: r.Who, Text: "The budget was raised; go on where you stopped. What you were told about the old one no longer holds.", At: r.At,
+	}
+	before, err := taken(events, r.Word)
+	if err != nil {
+		return l, false, err
+	}
+	if before != nil { // and then something failed
+		if before.Refused != "" {
+			return l, false, &task.Error{Class: task.Invalid, Msg: before.Refused}
+		}
+		return before.Limits, sum.State == task.Working, st.Signal(ctx, told)
+	}
 	if l, err = sum.Created.Limits.Raise(r.Asked, r.Most); err != nil {
 		return l, false, err
 	}
 	switch {
 	case sum.State == task.Exhausted:
-		if err := goOn(ctx, st, r, event.BudgetRaised{Signal: r.Word, Who: r.Who, Limits: l}, event.StateChanged{From: task.Exhausted, To: task.Working, Reason: r.Who + " raised the budget"}); err != nil {
+		if err := goOn(ctx, st, r, told, event.BudgetRaised{Signal: r.Word, Who: r.Who, Limits: l}, event.StateChanged{From: task.Exhausted, To: task.Working, Reason: r.Who + " raised the budget"}); err != nil {
 			return l, false, err
 		}
-		again = true
+		return l, true, nil
 	case sum.State.Done():
 		return l, false, &task.Error{Class: task.Invalid, Msg: "the task is not under way: it is " + strings.ReplaceAll(string(sum.State), "_", " ")}
 	default:
@@ -53,13 +66,28 @@ func Raise(ctx context.Context, st Store, r Raised) (l task.Limits, again bool, 
 			return l, false, err
 		}
 	}
-	return l, again, st.Signal(ctx, Signal{
-		ID: r.Word + ":told", Task: r.Task, Kind: Note, Who: r.Who, Text: "The budget was raised; go on where you stopped. What you were told about the old one no longer holds.", At: r.At,
-	})
+	return l, false, st.Signal(ctx, told)
 }
 
-// goOn records that a task that nobody works on goes on.
-func goOn(ctx context.Context, st Store, r Raised, ps ...event.Payload) error {
+// taken is what became of a word about the budget, nil when it waits or was never said.
+func taken(events []event.Event, word string) (*event.BudgetRaised, error) {
+	for _, e := range events {
+		if e.Kind != (event.BudgetRaised{}).EventKind() {
+			continue
+		}
+		p, err := event.Decode(e)
+		if err != nil {
+			return nil, err
+		}
+		if b, ok := p.(*event.BudgetRaised); ok && b.Signal == word {
+			return b, nil
+		}
+	}
+	return nil, nil
+}
+
+// goOn tells the agent and records that a task that nobody works on goes on.
+func goOn(ctx context.Context, st Store, r Raised, told Signal, ps ...event.Payload) error {
 	drafts := make([]event.Draft, len(ps))
 	for i, p := range ps {
 		d, err := event.New(p)
@@ -72,7 +100,9 @@ func goOn(ctx context.Context, st Store, r Raised, ps ...event.Payload) error {
 	if err != nil {
 		return err
 	}
-	_, err = st.Append(ctx, l, drafts...)
+	if err = st.Signal(ctx, told); err == nil {
+		_, err = st.Append(ctx, l, drafts...)
+	}
 	if rerr := st.Release(context.WithoutCancel(ctx), l); err == nil {
 		err = rerr
 	}
