@@ -224,7 +224,7 @@ func (p *Prover) BuildBench(ctx context.Context, s snapshot.Snapshot) (sandbox.S
 		return nil, s, nil, errors.Join(err, drop())
 	}
 	s.Built = dir
-	return &bench{Sandbox: box, rec: p.cfg.Record}, s, drop, nil
+	return &bench{Sandbox: box, rec: p.cfg.Record, commit: func() error { return snapshot.Only(dir, verify.BuildHome) }}, s, drop, nil
 }
 
 // Log implements verify.Lab.
@@ -232,7 +232,7 @@ func (p *Prover) Log(ctx context.Context, data []byte) (string, error) {
 	return p.cfg.Record.Log(ctx, data)
 }
 
-// bench records its end and hands its HOME to the snapshot.
+// bench records its end and hands its HOME on.
 type bench struct {
 	sandbox.Sandbox
 	rec    Record

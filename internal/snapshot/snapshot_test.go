@@ -321,3 +321,52 @@ func BenchmarkPrepareWarm(b *testing.B) {
 		}
 	}
 }
+
+// TestOnly: of what a stranger's build left, nothing is kept beside the build, and no link is followed.
+func TestOnly(t *testing.T) {
+	outside := t.TempDir()
+	for name, c := range map[string]struct {
+		links map[string]string
+		files []string
+		want  string
+	}{
+		"all":         {files: []string{".cache/daybreak/cmake-0/a", ".cache/go/b", ".bashrc", ".local/bin/cc", ".cache/daybreak/.cache/c"}, want: ".cache .cache/daybreak .cache/daybreak/.cache .cache/daybreak/.cache/c .cache/daybreak/cmake-0 .cache/daybreak/cmake-0/a"},
+		"none":        {files: []string{".bashrc"}},
+		"a file":      {files: []string{".cache"}},
+		"a link":      {links: map[string]string{".cache": outside}},
+		"a link deep": {files: []string{".cache/x"}, links: map[string]string{".cache/daybreak": outside}, want: ".cache"},
+	} {
+		dir := t.TempDir()
+		for _, f := range append(c.files, "../"+filepath.Base(dir)+"-beside") {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, f)), 0o755), os.WriteFile(filepath.Join(dir, f), nil, 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for l, to := range c.links {
+			if err := os.Symlink(to, filepath.Join(dir, l)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.MkdirAll(filepath.Join(outside, "daybreak"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := Only(dir, ".cache/daybreak"); err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		if err := filepath.WalkDir(dir, func(p string, _ os.DirEntry, err error) error {
+			if rel, _ := filepath.Rel(dir, p); rel != "." {
+				left = append(left, rel)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(left, " "); got != c.want {
+			t.Errorf("%s: %q is left, want %q", name, got, c.want)
+		}
+		if _, err := os.Stat(filepath.Join(outside, "daybreak")); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -101,6 +101,29 @@ func (s *Store) Aside(snap Snapshot) (dir string, remove func() error, err error
 	return dir, func() error { return removeTree(dir) }, os.Chmod(dir, 0o755)
 }
 
+// Only removes all that is below a directory which a sandbox filled, but one path below it.
+func Only(dir, keep string) error {
+	for name := range strings.SplitSeq(keep, "/") {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return fmt.Errorf("list what was built: %w", err)
+		}
+		there := false
+		for _, e := range entries {
+			if e.Name() == name && e.IsDir() { // a link leads elsewhere
+				there = true
+			} else if err := removeTree(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+		if !there {
+			return nil
+		}
+		dir = filepath.Join(dir, name)
+	}
+	return nil
+}
+
 func (s *Store) mirror(repo string) string {
 	return filepath.Join(s.cfg.Dir, "repos", mirrorName(repo)+".git")
 }

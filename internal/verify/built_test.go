@@ -85,6 +85,7 @@ func TestBuiltByCMake(t *testing.T) {
 		{name: "a clock that was put back", base: []string{"base"}, tests: "test", fix: s.changes(t, "fix"), back: true, want: task.Verified, built: 2},
 		{name: "a header that is found first", base: []string{"base"}, tests: "test", fix: s.changes(t, "header"), want: task.Verified, built: 2},
 		{name: "data that a step reads", base: []string{"base", "step"}, tests: "test", fix: s.changes(t, "rate"), want: task.Verified, built: 2},
+		{name: "a step that leaves something in HOME", base: []string{"base", "maker"}, tests: "finds", fix: s.changes(t, "planter"), want: task.NotFixed, built: 2},
 		{name: "what configuring asked the compiler", base: []string{"base", "asked"}, tests: "test", fix: s.changes(t, "answer"), want: task.Verified, built: 2},
 		{name: "what is drawn when it is compiled", base: []string{"base"}, tests: "test", fix: s.changes(t, "coin"), want: task.Verified, built: 1},
 	})

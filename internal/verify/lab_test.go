@@ -50,6 +50,14 @@ func layer(from, to string) error {
 	return nil
 }
 
+// over lays what was built over a HOME, in place of what the base's run left there.
+func over(built, home string) error {
+	if built == "" {
+		return nil
+	}
+	return errors.Join(os.RemoveAll(filepath.Join(home, BuildHome)), layer(built, home))
+}
+
 // aged gives the files of a checkout the time that a snapshot's have.
 func aged(dir string) error {
 	old := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -67,8 +75,11 @@ func (l *localLab) BuildBench(ctx context.Context, s snapshot.Snapshot) (sandbox
 		return nil, s, nil, err
 	}
 	box, err := l.start(ctx, "build", s, dir)
-	s.Built = dir
-	return box, s, func() error { return os.RemoveAll(dir) }, err
+	if err != nil {
+		return nil, s, nil, err
+	}
+	box.only, s.Built = BuildHome, dir
+	return box, s, func() error { return os.RemoveAll(dir) }, nil
 }
 
 func (l *localLab) Bench(ctx context.Context, purpose string, s snapshot.Snapshot, keepHome bool) (sandbox.Sandbox, error) {
@@ -76,13 +87,17 @@ func (l *localLab) Bench(ctx context.Context, purpose string, s snapshot.Snapsho
 	if keepHome {
 		keep = l.homeOf(s)
 	}
-	return l.start(ctx, purpose, s, keep)
+	box, err := l.start(ctx, purpose, s, keep)
+	if err != nil {
+		return nil, err
+	}
+	return box, nil
 }
 
 // homeOf is where the base's own run leaves its HOME.
 func (l *localLab) homeOf(s snapshot.Snapshot) string { return filepath.Join(l.kept, s.Base) }
 
-func (l *localLab) start(ctx context.Context, purpose string, s snapshot.Snapshot, keep string) (sandbox.Sandbox, error) {
+func (l *localLab) start(ctx context.Context, purpose string, s snapshot.Snapshot, keep string) (*localBox, error) {
 	dir := l.root
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err // two at once, or one that was not ended
@@ -91,7 +106,7 @@ func (l *localLab) start(ctx context.Context, purpose string, s snapshot.Snapsho
 		keep = cmp.Or(s.Built, l.homeOf(s))
 	}
 	work, home := filepath.Join(dir, "work"), filepath.Join(dir, "home")
-	if err := errors.Join(os.Mkdir(home, 0o755), os.CopyFS(work, os.DirFS(s.Tree)), aged(work), layer(cmp.Or(s.Built, l.homeOf(s)), home)); err != nil {
+	if err := errors.Join(os.Mkdir(home, 0o755), os.CopyFS(work, os.DirFS(s.Tree)), aged(work), layer(l.homeOf(s), home), over(s.Built, home)); err != nil {
 		return nil, err
 	}
 	here, there := net.Pipe()
@@ -125,6 +140,7 @@ func (l *localLab) Log(_ context.Context, data []byte) (string, error) {
 type localBox struct {
 	dir    string
 	keep   string // receives HOME at the end
+	only   string // what of it; "" for all
 	client *guest.Client
 	stop   context.CancelFunc
 	done   chan error
@@ -146,6 +162,9 @@ func (b *localBox) Destroy(context.Context) error {
 		<-b.done
 		if b.keep != "" {
 			err = errors.Join(os.MkdirAll(b.keep, 0o755), layer(filepath.Join(b.dir, "home"), b.keep))
+		}
+		if b.only != "" {
+			err = errors.Join(err, snapshot.Only(b.keep, b.only))
 		}
 		err = errors.Join(err, os.RemoveAll(b.dir))
 	})

@@ -15,7 +15,9 @@ import (
 // the base's own run leaves them for every later bench: what a change placed is newer and is built
 // again.
 const (
-	buildHome = `"$HOME/.cache/daybreak`
+	// BuildHome is where builds are kept below HOME.
+	BuildHome = ".cache/daybreak"
+	buildHome = `"$HOME/` + BuildHome
 	// offline is a tool's option while there is no way to the registries, see [Offline].
 	offline = `off=%s; if [ "${CARGO_NET_OFFLINE-}" = false ]; then off=; fi; `
 )

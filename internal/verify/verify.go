@@ -32,8 +32,9 @@ type Lab interface {
 	// Bench starts a fresh sandbox on the snapshot. With keepHome, what it writes into HOME
 	// (build caches) becomes part of the snapshot for later benches: the base's own run only.
 	Bench(ctx context.Context, purpose string, s snapshot.Snapshot, keepHome bool) (sandbox.Sandbox, error)
-	// BuildBench starts a fresh sandbox on the snapshot, and keeps what it writes into HOME. Once
-	// it is destroyed, benches on the snapshot returned start with that; drop removes it.
+	// BuildBench starts a fresh sandbox on the snapshot, and keeps what it writes into [BuildHome],
+	// and nothing else of it. Once it is destroyed, benches on the snapshot returned start with that;
+	// drop removes it.
 	BuildBench(ctx context.Context, s snapshot.Snapshot) (box sandbox.Sandbox, built snapshot.Snapshot, drop func() error, err error)
 	// Log stores a run's whole output and returns its digest.
 	Log(ctx context.Context, data []byte) (digest string, err error)
