@@ -138,6 +138,8 @@ func (a *analysis) changedCheck(path string, now *unit, r, x assertion, moved []
 		a.add(path, x.line, FailureSwallowed, "block", name+": a check's failure is now caught and forgotten", r.text(), x.text())
 	case x.strength < r.strength:
 		a.add(path, x.line, AssertionLoosened, "warn", name+": a check was loosened", r.text(), x.text())
+	case x.by != r.by && x.by != "":
+		a.add(path, x.line, AssertionLoosened, "warn", name+": a check is now made by "+x.by+", which may fail for less", r.text(), x.text())
 	case vacuous(x.toks) && !vacuous(r.toks):
 		a.add(path, x.line, AssertionLoosened, "warn", name+": a check always passes now", r.text(), x.text())
 	case narrowed(r.toks, x.toks):

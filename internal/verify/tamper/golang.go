@@ -320,8 +320,8 @@ func (g goReader) helper(x *ast.CallExpr, cond []token, u *unit) {
 	}
 	line := g.fset.Position(x.Pos()).Line
 	if f.Name == "panic" && len(cond) > 0 {
-		toks := append(slices.Clone(cond), token{Kind: syntax.Word, Text: failing, Line: line})
-		u.asserts = append(u.asserts, assertion{toks: toks, line: line, strength: goStrength(cond)})
+		toks := append(slices.Clone(cond), token{Kind: syntax.Word, Text: failing, Line: line}, token{Kind: syntax.Word, Text: "panic", Line: line})
+		u.asserts = append(u.asserts, assertion{toks: toks, line: line, strength: goStrength(cond), by: "a panic"})
 		return
 	}
 	name := strings.ToLower(f.Name)
@@ -331,7 +331,7 @@ func (g goReader) helper(x *ast.CallExpr, cond []token, u *unit) {
 		return ok && isT(id.Name)
 	})
 	if checks && given && x.End()-x.Pos() <= maxCheck {
-		u.asserts = append(u.asserts, assertion{toks: g.expr(x), line: line, strength: 3})
+		u.asserts = append(u.asserts, assertion{toks: g.expr(x), line: line, strength: 3, by: f.Name})
 	}
 }
 

@@ -203,10 +203,16 @@ func (r *jsReader) body(u *unit, c jsCall, end int) {
 	}
 }
 
+// jsContexts are the usual names of a test's context.
+var jsContexts = []string{"t", "test", "ctx", "context"}
+
 // jsHandles are the names by which tests call their context: the usual ones, and the first
 // parameter of every function that is given to a call of test.
 func jsHandles(toks []token) map[string]bool {
-	out := map[string]bool{"t": true, "test": true, "ctx": true, "context": true}
+	out := map[string]bool{}
+	for _, name := range jsContexts {
+		out[name] = true
+	}
 	at := func(i int) string {
 		if i >= 0 && i < len(toks) {
 			return toks[i].Text
@@ -261,7 +267,11 @@ func jsChecks(toks []token, handles map[string]bool) []assertion {
 			continue
 		}
 		end := jsChain(toks, i)
-		out = append(out, assertion{toks: toks[i:end], line: toks[i].Line, strength: strengthOf(toks[i:end]), pos: i})
+		x := assertion{toks: toks[i:end], line: toks[i].Line, strength: strengthOf(toks[i:end]), pos: i}
+		if handles[w] && !slices.Contains(jsContexts, w) {
+			x.by = "what a function was given" // which may be anything
+		}
+		out = append(out, x)
 		i = end - 1
 	}
 	return out

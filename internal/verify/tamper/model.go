@@ -19,6 +19,7 @@ type assertion struct {
 	strength int // 4 identity, 3 equality, 2 a pattern or a range, 1 existence or truth
 	pos      int // index of its first token in the unit's body
 	guard    guard
+	by       string // what makes it, where that is code which is not looked into
 }
 
 func (a assertion) text() string { return join(a.toks) }

@@ -130,6 +130,9 @@ func TestGo(t *testing.T) {
 		{"fails for less", p, goOld, goEdit("got != 30 {", "got != 30 && c.Open() {"), []string{"assertion_loosened/warn"}},
 		{"a check by a function of its own", p, goEdit("c := NewCart()", "checkCart(t, c)\n\tc := NewCart()"), goOld, []string{"assertion_removed/warn"}},
 		{"a panic for a check", p, goEdit("c := NewCart()", "if c.Size() != 4 {\n\t\tpanic(1)\n\t}\n\tc := NewCart()"), goEdit("c := NewCart()", "if false && c.Size() != 4 {\n\t\tpanic(1)\n\t}\n\tc := NewCart()"), []string{"assertion_loosened/warn"}},
+		{"a check made by a panic", p, goOld, goEdit("c := NewCart()", "defer func() { recover() }()\n\tc := NewCart()", `t.Fatal("want an error")`, `panic("want an error")`), []string{"assertion_loosened/warn"}},
+		{"a check by a function in its place", p, "package a\nfunc TestX(t *testing.T) {\n\tif F() != 1 {\n\t\tt.Fatal()\n\t}\n}\n", "package a\nfunc assertOne(t *testing.T, got, want int) {}\nfunc TestX(t *testing.T) {\n\tassertOne(t, F(), 1)\n}\n", []string{"assertion_loosened/warn"}},
+		{"a check by another function", p, goEdit("c := NewCart()", "checkCart(t, c)\n\tc := NewCart()"), goEdit("c := NewCart()", "checkAny(t, c)\n\tc := NewCart()"), []string{"assertion_loosened/warn"}},
 		{"a return of a function inside", p, goOld, goEdit("c := NewCart()", "gen := func() test {\n\t\treturn test{1}\n\t}\n\tf := func(x []int) (map[string]struct{}, error) {\n\t\treturn nil, nil\n\t}\n\tc := NewCart()"), nil},
 		{"a return beside a function inside", p, goOld, goEdit("c := NewCart()", "gen := func() test {\n\t\treturn test{1}\n\t}\n\tif gen() != nil {\n\t\treturn\n\t}\n\tc := NewCart()"), []string{"assertion_loosened/warn"}},
 		{"expected value", p, goOld, goEdit("got != 30", "got != 31"), []string{"expected_changed/warn"}},
@@ -306,6 +309,7 @@ func TestTape(t *testing.T) {
 		{"a check gone", p, jsTape, edit("      sst.equal(parse('a'), 4);\n", "      sst.comment(1);\n"), []string{"assertion_removed/warn"}},
 		{"skipped by an option", p, jsTape, edit("st.test('deeper', async", "st.test('deeper', { skip: true }, async"), []string{"test_skipped/block"}},
 		{"deleted deeper", p, jsTape, edit("    st.test('deeper', async (sst) => {\n      sst.equal(parse('a'), 4);\n      sst.end();\n    });\n", ""), []string{"assertion_removed/warn", "test_deleted/block"}},
+		{"a context by another name", p, jsTape, strings.ReplaceAll(jsTape, "sst", "deep"), nil},
 		{"a new one", p, jsTape, edit("    st.end();", "    st.test('more', function (s2) { s2.ok(1); s2.end(); });\n    st.end();"), nil},
 	})
 }
@@ -313,6 +317,7 @@ func TestTape(t *testing.T) {
 func TestJavaScript(t *testing.T) {
 	p := "src/cart.test.js"
 	run(t, []example{
+		{"a check by what a case holds", p, "test.each([[1]])('x', (row) => {\n  expect(f(row)).toBe(2);\n});\n", "test.each([[1]])('x', (row) => {\n  row.equal(f(row), 2);\n});\n", []string{"assertion_loosened/warn"}},
 		{"deleted", p, jsOld, jsEdit("  it('throws', async () => {\n    await expect(c.load(-1)).rejects.toThrow('bad id');\n  });\n", ""), []string{"test_deleted/block"}},
 		{"renamed", p, jsOld, jsEdit("it('throws'", "it('rejects'"), []string{"test_renamed/warn"}},
 		{"renamed and added to", p, jsOld, jsEdit("it('throws', async () => {\n", "it('rejects', async () => {\n    expect(c.seen()).toBe(0);\n"), []string{"test_renamed/warn"}},
