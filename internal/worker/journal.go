@@ -1,8 +1,10 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +30,7 @@ type journal struct {
 	lease   store.Lease
 	summary event.Summary
 	clocked time.Time // up to here the wall clock is in the log; zero while it stands still
+	unsure  bool      // an append may have been stored without the fold
 }
 
 // Append implements agent.Log.
@@ -46,6 +49,14 @@ const clockGrain = time.Second
 func (j *journal) write(ctx context.Context, taken []string, ps []event.Payload) ([]event.Event, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.unsure {
+		switch missed, err := j.reload(ctx); {
+		case err != nil:
+			return nil, err
+		case len(missed) > 0: // what is to be written was decided without it
+			return nil, &task.Error{Class: task.Transient, Msg: "the log has more than this run knew: what it recorded last was stored although the store did not say so"}
+		}
+	}
 	now := j.now()
 	if d := j.elapsed(now); d >= clockGrain {
 		ps = append(ps[:len(ps):len(ps)], event.WallClocked{Elapsed: d})
@@ -69,11 +80,44 @@ func (j *journal) write(ctx context.Context, taken []string, ps []event.Payload)
 	} else if len(drafts) > 0 {
 		evs, err = j.st.Append(ctx, j.lease, drafts...)
 	}
-	if err != nil {
+	if err == nil {
+		j.clocked = now
+		return evs, j.apply(evs)
+	}
+	switch task.ClassOf(err) {
+	case task.Stale, task.Conflict, task.Invalid, task.NotFound: // it was refused
+		return nil, err
+	}
+	j.unsure = true
+	stored, rerr := j.reload(ctx)
+	if rerr != nil || !j.are(stored, drafts) {
 		return nil, err
 	}
 	j.clocked = now
-	return evs, j.apply(evs)
+	return stored, nil
+}
+
+// reloadFor is how long the log is asked for after an append of which nobody knows what came.
+const reloadFor = 5 * time.Second
+
+// reload takes over what is stored and not in the fold, also when ctx is over.
+func (j *journal) reload(ctx context.Context) ([]event.Event, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reloadFor)
+	defer cancel()
+	evs, err := j.st.Events(ctx, j.task, j.summary.LastSeq, 0)
+	if err == nil {
+		err = j.apply(evs)
+	}
+	j.unsure = err != nil
+	return evs, err
+}
+
+// are reports whether stored events are just these drafts, written by this run.
+func (j *journal) are(stored []event.Event, drafts []event.Draft) bool {
+	return len(stored) > 0 && slices.EqualFunc(stored, drafts, func(e event.Event, d event.Draft) bool {
+		d, err := d.Canonical()
+		return err == nil && e.Epoch == j.lease.Epoch && e.Kind == d.Kind && bytes.Equal(e.Payload, d.Payload)
+	})
 }
 
 // apply folds stored events and tells the observer.

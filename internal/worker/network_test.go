@@ -117,6 +117,10 @@ type refusing struct {
 	full  bool
 }
 
+func (s *refusing) Events(context.Context, task.ID, int64, int) ([]event.Event, error) {
+	return nil, errors.New("it is not read in this test")
+}
+
 func (s *refusing) Append(_ context.Context, _ store.Lease, ds ...event.Draft) ([]event.Event, error) {
 	if s.full {
 		return nil, errors.New("the disk is full")
