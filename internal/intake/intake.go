@@ -10,9 +10,11 @@ package intake
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -222,18 +224,49 @@ func (in *Intake) move(ctx context.Context, id task.ID, ps ...event.Payload) err
 	return errors.Join(err, in.cfg.Store.Release(context.WithoutCancel(ctx), l))
 }
 
-// once posts a comment that is found again by its mark.
+// maxSaid is how many comments are remembered of one issue, the newest.
+const maxSaid = 500
+
+// once posts a comment, unless it is remembered, or found by its mark: it was posted by a process
+// that ended then. A forge lists the oldest comments of an issue alone, so looking is not enough.
 func (in *Intake) once(ctx context.Context, p place, at forge.Ref, mark, text string) error {
-	mark = "<!-- daybreak:" + mark + " -->"
+	key := "said/" + p.key(at.Number)
+	if at.Pull {
+		key += "/pull"
+	}
+	said := func(change func(all []string) []string) error {
+		return in.cfg.Store.Update(ctx, key, func(old []byte) ([]byte, error) {
+			var all []string
+			if len(old) > 0 {
+				if err := json.Unmarshal(old, &all); err != nil {
+					return nil, err
+				}
+			}
+			return json.Marshal(change(all))
+		})
+	}
+	known := false
+	err := said(func(all []string) []string { known = slices.Contains(all, mark); return all })
+	if err != nil || known {
+		return err
+	}
+	shown := "<!-- daybreak:" + mark + " -->"
 	cs, err := p.host.Comments(ctx, p.URL, at)
 	if err != nil {
 		return err
 	}
-	for _, c := range cs {
-		if strings.EqualFold(c.Author.Name, p.Bot) && strings.Contains(c.Body, mark) {
-			return nil
+	if !slices.ContainsFunc(cs, func(c forge.Comment) bool {
+		return strings.EqualFold(c.Author.Name, p.Bot) && strings.Contains(c.Body, shown)
+	}) {
+		if _, err = p.host.Comment(ctx, p.URL, at, text+"\n\n"+shown); err != nil {
+			return err
 		}
 	}
-	_, err = p.host.Comment(ctx, p.URL, at, text+"\n\n"+mark)
-	return err
+	return said(func(all []string) []string {
+		if slices.Contains(all, mark) {
+			return all
+		}
+		all = append(all, mark)
+		return all[max(0, len(all)-maxSaid):]
+	})
 }

@@ -82,7 +82,8 @@ func (f *town) Comments(_ context.Context, _ string, at forge.Ref) ([]forge.Comm
 	n := at.Number
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]forge.Comment(nil), f.comments[n]...), f.mute
+	cs := f.comments[n]
+	return append([]forge.Comment(nil), cs[:min(len(cs), forge.MaxItems)]...), f.mute
 }
 
 func (f *town) ReviewComments(context.Context, string, int) ([]forge.Comment, error) {
