@@ -330,7 +330,7 @@ func (f *Forge) Standing(ctx context.Context, address string) (forge.Standing, e
 		s.TooMuch = append(s.TooMuch, "it is an administrator of the whole server")
 	}
 	if s.May < forge.Write {
-		s.Missing = append(s.Missing, "write access to the code")
+		s.Missing = append(s.Missing, wire.WriteAccess(f.forks != nil))
 	}
 	s.Unknown = append(s.Unknown, "the scopes of the token, which the server tells nobody (write:repository, write:issue and read:user are enough)")
 	b, _, err := c.GetRepoBranch(owner, name, full.DefaultBranch)

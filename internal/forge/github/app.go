@@ -90,7 +90,7 @@ func (f *Forge) token(ctx context.Context, path string) (minted, error) {
 	write := github.Ptr("write")
 	ask := &github.InstallationTokenOptions{
 		Repositories: []string{name},
-		Permissions:  &github.InstallationPermissions{Contents: write, Issues: write, PullRequests: write, Checks: write, Metadata: github.Ptr("read")},
+		Permissions:  &github.InstallationPermissions{Contents: github.Ptr(f.contents()), Issues: write, PullRequests: write, Checks: write, Metadata: github.Ptr("read")},
 	}
 	if id, err := strconv.ParseInt(f.cfg.Pinned(path), 10, 64); err == nil { // by number once that is known
 		ask.RepositoryIDs, ask.Repositories = []int64{id}, nil
@@ -107,6 +107,14 @@ func (f *Forge) token(ctx context.Context, path string) (minted, error) {
 	defer f.mu.Unlock()
 	f.tokens[path] = t
 	return t, nil
+}
+
+// contents is what the App needs of the code: where branches go to a fork, it writes none.
+func (f *Forge) contents() string {
+	if f.forks != nil {
+		return "read"
+	}
+	return "write"
 }
 
 func (f *Forge) asApp() (*github.Client, error) {

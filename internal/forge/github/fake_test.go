@@ -67,6 +67,8 @@ type hub struct {
 	may      map[string]string
 	tokens   map[string]bool // that are good
 	granted  []object        // permissions that were asked for
+	forking  bool            // an App whose branches go to a fork asks for tokens as well
+	contents string          // what the App may do with the code where it is installed
 	requests []string
 }
 
@@ -111,9 +113,9 @@ func operations() map[string]handler {
 		"GET /app": func(*hub, call) (int, any) {
 			return 200, object{"id": fakeApp, "slug": "daybreak", "name": "daybreak", "owner": userOf("olga")}
 		},
-		"GET /repos/{owner}/{repo}/installation": func(*hub, call) (int, any) {
+		"GET /repos/{owner}/{repo}/installation": func(h *hub, _ call) (int, any) {
 			w := "write"
-			return 200, object{"id": fakeInst, "account": userOf("olga"), "permissions": object{"contents": w, "issues": w, "pull_requests": w, "checks": w, "metadata": "read"}}
+			return 200, object{"id": fakeInst, "account": userOf("olga"), "permissions": object{"contents": h.contents, "issues": w, "pull_requests": w, "checks": w, "metadata": "read"}}
 		},
 		"POST /app/installations/{installation_id}/access_tokens": (*hub).mint,
 		"GET /user": func(_ *hub, c call) (int, any) {
@@ -182,7 +184,7 @@ func newHub(t *testing.T, desc *description) *hub {
 	}
 	root := t.TempDir()
 	h := &hub{
-		t: t, desc: desc, bare: filepath.Join(root, fakeOwner, fakeRepo+".git"), files: forgetest.GitHTTP(t, root), key: key, hook: forgetest.Receive(t), id: fakeID, seq: 100,
+		t: t, desc: desc, bare: filepath.Join(root, fakeOwner, fakeRepo+".git"), files: forgetest.GitHTTP(t, root), key: key, contents: "write", hook: forgetest.Receive(t), id: fakeID, seq: 100,
 		clock: time.Now().UTC().Add(-time.Minute).Truncate(time.Second), issues: map[int]*ticket{}, reacts: map[string]int{},
 		may: map[string]string{"olga": "admin", "wanda": "write", "rita": "read"}, tokens: map[string]bool{"machine-token": true},
 	}
@@ -392,6 +394,9 @@ func (h *hub) repo() object {
 }
 
 func (h *hub) mint(c call) (int, any) {
+	if p, ok := c.body["permissions"].(map[string]any); !ok || p["contents"] == "write" && h.contents != "write" {
+		return 422, object{"message": "The permissions requested are not granted to this installation."}
+	}
 	h.granted = append(h.granted, c.body)
 	h.seq++
 	token := fmt.Sprintf("ghs_%d", h.seq)

@@ -1,7 +1,12 @@
 package github
 
 import (
+	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
 
 	"github.com/daybreak-agent/daybreak/internal/git/gittest"
 )
@@ -45,4 +50,29 @@ func (h *hub) forkIt(c call) (int, any) {
 	h.makeFork(false)
 	_, r := h.fork()
 	return 202, r
+}
+
+// TestForkAsksForLess: where branches go to a fork, the App only reads the code, and where it
+// may do no more it lacks nothing.
+func TestForkAsksForLess(t *testing.T) {
+	h := newHub(t, describe(t, slices.Collect(maps.Keys(operations()))))
+	fx := h.fixture(true)
+	k := fx.Forked(t)
+	h.contents = "read"
+	s, err := k.Host.Standing(t.Context(), fx.Repo)
+	if err != nil || len(s.Missing) != 0 {
+		t.Errorf("missing %q, %v", s.Missing, err)
+	}
+	if _, err := k.Host.Credential(t.Context(), fx.Repo); err != nil || len(h.granted) == 0 {
+		t.Fatal(err)
+	}
+	want := map[string]any{"contents": "read", "issues": "write", "pull_requests": "write", "checks": "write", "metadata": "read"}
+	for _, g := range h.granted {
+		if fmt.Sprint(g["permissions"]) != fmt.Sprint(want) {
+			t.Errorf("a token was asked for with %v", g)
+		}
+	}
+	if _, err := fx.Host.Standing(t.Context(), fx.Repo); err == nil || !strings.Contains(err.Error(), "not granted") {
+		t.Errorf("without a fork it must write the code: %v", err)
+	}
 }

@@ -1,7 +1,7 @@
 // Package github is the adapter to GitHub and GitHub Enterprise, as an App or with a token.
 //
-// Invariants: an App's token is for one repository, with write access to contents, issues, pull
-// requests and checks, never to workflows or administration; every call for a repository first
+// Invariants: an App's token is for one repository, with write access to issues, pull requests and
+// checks and, unless branches go to a fork, to contents, never to workflows or administration; every call for a repository first
 // makes sure that it is still the registered one; the clone address is made of the operator's
 // base URL; a pull request is opened as a draft, and there is no call that would make it ready.
 package github

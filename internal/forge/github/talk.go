@@ -294,7 +294,7 @@ func (f *Forge) rights(ctx context.Context, path string, full *github.Repository
 			s.May = forge.Read
 		}
 		if s.May < forge.Write {
-			s.Missing = append(s.Missing, "write access to the code")
+			s.Missing = append(s.Missing, wire.WriteAccess(f.forks != nil))
 		}
 		for _, bad := range []string{"workflow", "admin:org", "admin:repo_hook", "delete_repo", "admin:enterprise"} {
 			if slices.Contains(scopes, bad) {
@@ -302,7 +302,7 @@ func (f *Forge) rights(ctx context.Context, path string, full *github.Repository
 			}
 		}
 		if len(scopes) == 0 {
-			s.Unknown = append(s.Unknown, "the permissions of a fine-grained token (contents, issues and pull requests: write are enough)")
+			s.Unknown = append(s.Unknown, "the permissions of a fine-grained token (issues and pull requests: write, contents: "+f.contents()+", are enough)")
 		} else {
 			s.TooMuch = append(s.TooMuch, "a classic token is good for every repository of its user; a fine-grained one or an App is for one")
 		}
@@ -319,7 +319,10 @@ func (f *Forge) rights(ctx context.Context, path string, full *github.Repository
 	}
 	p := inst.GetPermissions()
 	s.May = forge.Write
-	for what, got := range map[string]string{"contents": p.GetContents(), "issues": p.GetIssues(), "pull requests": p.GetPullRequests(), "checks": p.GetChecks()} {
+	if got := p.GetContents(); got != "write" && got != f.contents() {
+		s.Missing = append(s.Missing, f.contents()+" access to contents")
+	}
+	for what, got := range map[string]string{"issues": p.GetIssues(), "pull requests": p.GetPullRequests(), "checks": p.GetChecks()} {
 		if got != "write" {
 			s.Missing = append(s.Missing, "write access to "+what)
 		}

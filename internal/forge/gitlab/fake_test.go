@@ -56,6 +56,7 @@ type lab struct {
 	awards   map[string]int
 	statuses []object
 	requests []string
+	scopes   []string // of the token
 }
 
 func newLab(t *testing.T) *lab {
@@ -63,7 +64,7 @@ func newLab(t *testing.T) *lab {
 	root := t.TempDir()
 	l := &lab{
 		t: t, bare: filepath.Join(root, fakePath+".git"), files: forgetest.GitHTTP(t, root), hook: forgetest.Receive(t), id: fakeID, seq: 100, clock: time.Now().UTC().Add(-time.Minute).Truncate(time.Second),
-		labels: map[int][]object{}, notes: map[string][]object{}, awards: map[string]int{},
+		labels: map[int][]object{}, notes: map[string][]object{}, awards: map[string]int{}, scopes: []string{"api", "write_repository"},
 	}
 	gittest.Run(t, root, "init", "-q", "--bare", "-b", "main", l.bare)
 	gittest.Run(t, l.bare, "config", "http.receivepack", "true")
@@ -202,7 +203,7 @@ func (l *lab) answer(r *http.Request, path string, in object) (int, any) {
 	case path == "/user":
 		return 200, userOf("bot")
 	case path == "/personal_access_tokens/self":
-		return 200, object{"id": 1, "scopes": []string{"api", "write_repository"}}
+		return 200, object{"id": 1, "scopes": l.scopes}
 	case path == "/users":
 		name := r.URL.Query().Get("username")
 		if !slices.Contains(people(), name) {

@@ -20,7 +20,11 @@ import (
 
 func fixture(t *testing.T) forgetest.HostFixture {
 	t.Helper()
-	l := newLab(t)
+	return newLab(t).fixture(t)
+}
+
+func (l *lab) fixture(t *testing.T) forgetest.HostFixture {
+	t.Helper()
 	g := forgetest.Git(t)
 	cfg := Config{
 		Name: "gitlab", URL: l.srv.URL, Token: fakeToken, Git: g, Now: time.Now, Wire: wire.Config{Internal: true},
@@ -192,6 +196,23 @@ func TestFake(t *testing.T) {
 		forgetest.Run(t, func(t *testing.T) forgetest.Fixture { return fixture(t).Fixture })
 	})
 	t.Run("people", func(t *testing.T) { forgetest.RunHost(t, fixture) })
+}
+
+// TestForkAsksForLess: where branches go to a fork, a token that only reads with git is enough.
+func TestForkAsksForLess(t *testing.T) {
+	l := newLab(t)
+	fx := l.fixture(t)
+	k := fx.Forked(t)
+	for scope, want := range map[string][2]string{
+		"read_repository": {"the scope write_repository", ""}, "write_repository": {}, "read_user": {"the scope write_repository", "the scope read_repository"},
+	} {
+		l.scopes = []string{"api", scope}
+		for i, h := range []forge.Host{fx.Host, k.Host} {
+			if s, err := h.Standing(t.Context(), fx.Repo); err != nil || strings.Join(s.Missing, ", ") != want[i] {
+				t.Errorf("with %s, fork %v: missing %q, %v", scope, i == 1, s.Missing, err)
+			}
+		}
+	}
 }
 
 // TestGenuineWebhooks reads the payloads that come with GitLab's own client.

@@ -276,6 +276,14 @@ func (f *Forge) Acknowledge(ctx context.Context, address string, at forge.Ref, c
 	return err
 }
 
+// gitScope is what the token needs for git: where branches go to a fork, it pushes nothing.
+func (f *Forge) gitScope() string {
+	if f.forks != nil {
+		return "read_repository"
+	}
+	return "write_repository"
+}
+
 // Standing implements [forge.Host].
 func (f *Forge) Standing(ctx context.Context, address string) (forge.Standing, error) {
 	var s forge.Standing
@@ -304,10 +312,11 @@ func (f *Forge) Standing(ctx context.Context, address string) (forge.Standing, e
 		s.TooMuch = append(s.TooMuch, "its role is above Developer: it may change protections, members and variables")
 	}
 	if t, _, err := f.api.PersonalAccessTokens.GetSinglePersonalAccessToken(with(ctx)); err == nil {
-		for _, want := range []string{"api", "write_repository"} {
-			if !slices.Contains(t.Scopes, want) {
-				s.Missing = append(s.Missing, "the scope "+want)
-			}
+		if !slices.Contains(t.Scopes, "api") {
+			s.Missing = append(s.Missing, "the scope api")
+		}
+		if git := f.gitScope(); !slices.Contains(t.Scopes, git) && !slices.Contains(t.Scopes, "write_repository") {
+			s.Missing = append(s.Missing, "the scope "+git)
 		}
 		for _, bad := range []string{"sudo", "admin_mode", "create_runner", "manage_runner"} {
 			if slices.Contains(t.Scopes, bad) {
@@ -315,7 +324,7 @@ func (f *Forge) Standing(ctx context.Context, address string) (forge.Standing, e
 			}
 		}
 	} else {
-		s.Unknown = append(s.Unknown, "the scopes of the token (api and write_repository are enough)")
+		s.Unknown = append(s.Unknown, "the scopes of the token (api and "+f.gitScope()+" are enough)")
 	}
 	b, _, err := f.api.ProtectedBranches.GetProtectedBranch(p.ID, p.DefaultBranch, with(ctx))
 	switch task.ClassOf(err) {

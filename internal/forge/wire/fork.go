@@ -18,6 +18,15 @@ type Fork struct {
 	Token string // pushes to them and opens pull requests from them
 }
 
+// WriteAccess says what a user without write access lacks. Where branches go to forks it pushes
+// nothing, but forges tell who may write, and take a status, from those alone who may write.
+func WriteAccess(forks bool) string {
+	if forks {
+		return "write access, without which the forge does not tell it who may write and takes no status from it"
+	}
+	return "write access to the code"
+}
+
 // Forks finds the forks of one owner, and makes those that are missing. A repository that is no
 // fork of the one that is meant is never pushed to.
 type Forks struct {
