@@ -57,6 +57,8 @@ type lab struct {
 	statuses []object
 	requests []string
 	scopes   []string // of the token
+
+	protected object // how the default branch is; nil: it is not
 }
 
 func newLab(t *testing.T) *lab {
@@ -246,7 +248,10 @@ func (l *lab) answer(r *http.Request, path string, in object) (int, any) {
 		return 200, out
 	}
 	if m(`GET protected_branches/\w+`) != nil {
-		return 404, missing
+		if l.protected == nil {
+			return 404, missing
+		}
+		return 200, l.protected
 	}
 	if x := m(`POST statuses/([0-9a-f]{40})`); x != nil {
 		in["sha"] = x[1]

@@ -215,6 +215,34 @@ func TestForkAsksForLess(t *testing.T) {
 	}
 }
 
+// TestProtectedFor: a rule that names a user is about that user, whatever its level says; one that
+// names a group is not known to be about ours.
+func TestProtectedFor(t *testing.T) {
+	l := newLab(t)
+	fx := l.fixture(t)
+	me := userOf("bot")["id"]
+	for name, c := range map[string]struct {
+		push, merge object
+		pushes      bool
+		merges      bool
+		unknown     string
+	}{
+		"maintainers": {push: object{"access_level": 40}, merge: object{"access_level": 40}},
+		"developers":  {push: object{"access_level": 0}, merge: object{"access_level": 30}, merges: true},
+		"us":          {push: object{"access_level": 40, "user_id": me}, merge: object{"access_level": 40, "user_id": me}, pushes: true, merges: true},
+		"another":     {push: object{"access_level": 30, "user_id": 77}, merge: object{"access_level": 30, "user_id": 77}},
+		"a key":       {push: object{"access_level": 30, "deploy_key_id": 3}, merge: object{"access_level": 40}},
+		"a group":     {push: object{"access_level": 30, "group_id": 7}, merge: object{"access_level": 40}, unknown: "in a group that may push to"},
+	} {
+		l.protected = object{"name": "main", "push_access_levels": []object{c.push}, "merge_access_levels": []object{c.merge}}
+		s, err := fx.Host.Standing(t.Context(), fx.Repo)
+		p, unknown := s.Protection, strings.Join(s.Unknown, "; ")
+		if err != nil || !p.On || p.BotPushes != c.pushes || p.BotMerges != c.merges || strings.Contains(unknown, "in a group") != (c.unknown != "") || !strings.Contains(unknown, c.unknown) {
+			t.Errorf("%s: %+v, unknown: %s, %v", name, p, unknown, err)
+		}
+	}
+}
+
 // TestGenuineWebhooks reads the payloads that come with GitLab's own client.
 func TestGenuineWebhooks(t *testing.T) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "gitlab.com/gitlab-org/api/client-go").Output()

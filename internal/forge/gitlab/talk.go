@@ -330,12 +330,22 @@ func (f *Forge) Standing(ctx context.Context, address string) (forge.Standing, e
 	switch task.ClassOf(err) {
 	case "":
 		s.Protection.On = true
-		for _, l := range b.PushAccessLevels {
-			s.Protection.BotPushes = s.Protection.BotPushes || l.AccessLevel > sdk.NoPermissions && l.AccessLevel <= sdk.DeveloperPermissions
+		// A rule for one user names a level as well, which says nothing; whom one for a group means is not told.
+		open := func(what string, all []*sdk.BranchAccessDescription) (may bool) {
+			for _, l := range all {
+				switch {
+				case l.UserID != 0:
+					may = may || l.UserID == me.ID
+				case l.GroupID != 0:
+					s.Unknown = append(s.Unknown, "whether Daybreak's user is in a group that may "+what+" the default branch")
+				case l.DeployKeyID == 0:
+					may = may || l.AccessLevel > sdk.NoPermissions && l.AccessLevel <= sdk.DeveloperPermissions
+				}
+			}
+			return may
 		}
-		for _, l := range b.MergeAccessLevels {
-			s.Protection.BotMerges = s.Protection.BotMerges || l.AccessLevel > sdk.NoPermissions && l.AccessLevel <= sdk.DeveloperPermissions
-		}
+		s.Protection.BotPushes = open("push to", b.PushAccessLevels)
+		s.Protection.BotMerges = open("merge into", b.MergeAccessLevels)
 		s.Protection.Stale, s.Protection.Approvals = true, 1 // not known; the note says so
 		s.Unknown = append(s.Unknown, "how many approvals a merge needs on this edition, and whether new commits dismiss them")
 	case task.NotFound:
