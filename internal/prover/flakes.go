@@ -36,12 +36,21 @@ func (p *Prover) Verify(ctx context.Context, c config.Repo, job verify.Job) (tas
 		return v, err
 	}
 	err = p.cfg.Snapshots.ChangeRepoNote(ctx, job.Snapshot, flakesNote, func(old []byte) ([]byte, error) {
-		return remember(old, slices.Concat(v.Suite.Flaky, job.Baseline.Flickering))
+		return remember(old, learned(v, job.Baseline))
 	})
 	if err != nil { // a memory that is lost costs reruns, not truth
 		p.cfg.Logger.WarnContext(ctx, "the history of flaky tests is not kept", "error", err)
 	}
 	return v, nil
+}
+
+// learned are the tests that flaked. What a known one does in a later suite is held to be chance, so
+// a change that was refused teaches nothing: only the base's own runs do, and those of what was accepted.
+func learned(v task.Verdict, b verify.Baseline) []string {
+	if !v.Kind.Accepted() {
+		return slices.Clone(b.Flickering)
+	}
+	return slices.Concat(v.Suite.Flaky, b.Flickering)
 }
 
 // remember adds one verification. Of too many tests those that flaked least are forgotten.

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+
+	"github.com/daybreak-agent/daybreak/internal/task"
+	"github.com/daybreak-agent/daybreak/internal/verify"
 )
 
 func TestFlakesAreRemembered(t *testing.T) {
@@ -31,5 +34,16 @@ func TestFlakesAreRemembered(t *testing.T) {
 	}
 	if doc, err = remember([]byte("garbage"), []string{"x"}); err != nil || string(doc) != `{"verifications":1,"tests":{"x":1}}` {
 		t.Errorf("%s %v", doc, err)
+	}
+}
+
+// TestRefusedTeachNothing: whoever makes tests flake with a change that is refused does not excuse
+// them for the next one.
+func TestRefusedTeachNothing(t *testing.T) {
+	b := verify.Baseline{Flickering: []string{"base"}}
+	for kind, want := range map[task.VerdictKind]string{task.Verified: "[head base]", task.VerifiedWeak: "[head base]", task.Regression: "[base]", task.Incomplete: "[base]"} {
+		if got := fmt.Sprint(learned(task.Verdict{Kind: kind, Suite: task.SuiteResult{Flaky: []string{"head"}}}, b)); got != want {
+			t.Errorf("%s: %s, want %s", kind, got, want)
+		}
 	}
 }
