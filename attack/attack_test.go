@@ -87,6 +87,24 @@ func TestEveryTestIsOfTheCatalogue(t *testing.T) {
 	}
 }
 
+// A package of a module that is not run would fail the whole, or count for nothing.
+func TestEveryHolderIsInAModuleThatIsRun(t *testing.T) {
+	packages, err := holders("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(packages, inBrowser) {
+		t.Errorf("no test in a browser carries an id: %q", packages)
+	}
+	for _, dir := range packages {
+		for up := dir; up != "."; up = filepath.Dir(up) {
+			if _, err := os.Stat(filepath.Join("..", up, "go.mod")); err == nil && up != inBrowser {
+				t.Errorf("%s is in the module %s, which is not run", dir, up)
+			}
+		}
+	}
+}
+
 const report = `{"Action":"run","Package":"m/p","Test":"TestA_SBX01"}
 {"Action":"output","Package":"m/p","Test":"TestA_SBX01","Output":"    a_test.go:3: it got out\n"}
 {"Action":"fail","Package":"m/p","Test":"TestA_SBX01"}
@@ -103,6 +121,8 @@ const report = `{"Action":"run","Package":"m/p","Test":"TestA_SBX01"}
 {"Action":"skip","Package":"github.com/daybreak-agent/daybreak/e2e","Test":"TestF_SBX07/one"}
 {"Action":"pass","Package":"github.com/daybreak-agent/daybreak/e2e","Test":"TestF_SBX07/other"}
 {"Action":"pass","Package":"github.com/daybreak-agent/daybreak/e2e","Test":"TestF_SBX07"}
+{"Action":"pass","Package":"github.com/daybreak-agent/daybreak/e2e/browser","Test":"TestG_WEB01"}
+{"Action":"pass","Package":"github.com/daybreak-agent/daybreak/internal/web","Test":"TestH_WEB02"}
 {"Action":"build-output","ImportPath":"m/q [m/q.test]","Output":"q.go:1: syntax error\n"}
 {"Action":"fail","Package":"m/q"}
 `
@@ -113,10 +133,13 @@ func TestJudging(t *testing.T) {
 		t.Fatal(err)
 	}
 	var cases []Case
-	for _, id := range []string{"SBX-01", "SBX-02", "SBX-03", "SBX-04", "SBX-05", "WEB-01", "SBX-06", "SBX-07"} {
+	for _, id := range []string{"SBX-01", "SBX-02", "SBX-03", "SBX-04", "SBX-05", "MCP-01", "SBX-06", "SBX-07", "WEB-01", "WEB-02"} {
 		cases = append(cases, Case{ID: id, Priority: "P0", Boundary: "sandbox", Kind: "R"})
 	}
-	cases[5].Absent, cases[5].Boundary = "no pages yet", "web"
+	cases[5].Absent, cases[5].Boundary = "no tool servers yet", "mcp"
+	for i := 8; i < len(cases); i++ {
+		cases[i].Kind, cases[i].Boundary = "B", "web"
+	}
 	columns := []column{{Runtime: "runc", results: got}, {Runtime: "runsc", Why: "no runsc"}}
 	rows := judge(cases, columns)
 	for i, want := range []outcome{
@@ -125,9 +148,11 @@ func TestJudging(t *testing.T) {
 		{Status: absent, Reason: "only in a table, not in a real sandbox"},
 		{Status: absent, Reason: "no such thing here"},
 		{Status: absent, Reason: "no test carries this id"},
-		{Status: absent, Reason: "no pages yet"},
+		{Status: absent, Reason: "no tool servers yet"},
 		{Status: absent, Reason: "nor without it"},
 		{Status: held, Reason: "a part not: the one"},
+		{Status: held, Tests: []string{"e2e/browser.TestG_WEB01"}},
+		{Status: absent, Reason: "only in a table, not in a real browser"},
 	} {
 		o := rows[i].Outcomes[0]
 		if o.Status != want.Status || o.Reason != want.Reason {
@@ -143,7 +168,7 @@ func TestJudging(t *testing.T) {
 			t.Errorf("verdict does not say %q: %v", want, err)
 		}
 	}
-	if err != nil && (strings.Contains(err.Error(), "SBX-02") || strings.Contains(err.Error(), "WEB-01")) {
+	if err != nil && (strings.Contains(err.Error(), "SBX-02") || strings.Contains(err.Error(), "MCP-01")) {
 		t.Errorf("verdict: %v", err)
 	}
 	if err := verdict(judge(cases, columns[1:]), columns[1:]); err != nil {

@@ -85,6 +85,10 @@ func suiteUsers() []string {
 // isReal tells the packages whose tests start sandboxes: they run once for each runtime.
 func isReal(dir string) bool { return dir == "e2e" || dir == "internal/sandbox/oci" }
 
+// inBrowser is the package whose tests open the pages in a real browser. It is a module of its own,
+// which the go command runs from its own directory alone.
+const inBrowser = "e2e/browser"
+
 // holders lists the packages below root that hold tests with an id in their name.
 func holders(root string) ([]string, error) {
 	holds := regexp.MustCompile("(?m)^func Test[A-Za-z0-9_]*(" + families + ")[0-9]{2}")

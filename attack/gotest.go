@@ -22,7 +22,10 @@ type result struct {
 }
 
 // gotest runs tests and reads what they report.
-type gotest struct{ log io.Writer }
+type gotest struct {
+	log    io.Writer
+	module string // the module's root, "" here
+}
 
 // notExercised marks the line in which a test says why it could not be made here.
 const notExercised = "not exercised: "
@@ -40,6 +43,7 @@ func (g *gotest) run(ctx context.Context, dirs []string, pattern string, env []s
 		args = append(args, "./"+d)
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = g.module
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = g.log
 	pipe, err := cmd.StdoutPipe()

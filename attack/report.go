@@ -53,7 +53,8 @@ func judgeOne(c Case, col column) outcome {
 	}
 	var o outcome
 	var skipped []string
-	genuine := !strings.Contains(c.Kind, "R")
+	wants := map[bool]string{strings.Contains(c.Kind, "R"): "sandbox", c.Kind == "B": "browser"}[true]
+	genuine := wants == ""
 	for _, r := range col.results {
 		if r.Test == "" || !slices.Contains(idsOf(r.Test), c.ID) {
 			continue
@@ -69,7 +70,7 @@ func judgeOne(c Case, col column) outcome {
 			skipped = append(skipped, why...)
 			if passed {
 				o.Tests = append(o.Tests, name)
-				genuine = genuine || isReal(shortPackage(r.Package))
+				genuine = genuine || wants == "sandbox" && isReal(shortPackage(r.Package)) || wants == "browser" && shortPackage(r.Package) == inBrowser
 			}
 		}
 	}
@@ -82,7 +83,7 @@ func judgeOne(c Case, col column) outcome {
 	case len(skipped) > 0:
 		o.Status, o.Reason = absent, skipped[0]
 	case len(o.Tests) > 0:
-		o.Status, o.Reason = absent, "only in a table, not in a real sandbox"
+		o.Status, o.Reason = absent, "only in a table, not in a real "+wants
 	case c.Absent != "":
 		o.Status, o.Reason = absent, c.Absent
 	default:
