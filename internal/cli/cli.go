@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,12 +39,38 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	root.SetErr(errOut)
 	started := false
 	markStart(root, &started)
-	err := root.ExecuteContext(ctx)
-	env.Print(err)
-	if err != nil && !started {
-		return kit.Usage // an unknown command, a flag or an argument: no command has run
+	cmd, err := root.ExecuteContextC(ctx)
+	if err != nil && !started { // a flag or an argument: no command has run
+		err = wrongUse(cmd, err.Error())
 	}
+	env.Print(err)
 	return kit.CodeOf(err)
+}
+
+// wrongUse says what is wrong and where the command's use is told.
+func wrongUse(c *cobra.Command, what string) error {
+	return &kit.ExitError{Code: kit.Usage, Err: fmt.Errorf("%s; see `%s --help`", what, c.CommandPath())}
+}
+
+// markGroups makes every command that only has others below it print its help, or refuse a name that
+// is none of theirs.
+func markGroups(cmd *cobra.Command) {
+	if cmd.HasSubCommands() && !cmd.Runnable() {
+		cmd.Args, cmd.SuggestionsMinimumDistance = cobra.ArbitraryArgs, 2
+		cmd.RunE = func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return c.Help()
+			}
+			what := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
+			if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+				what += fmt.Sprintf("; did you mean `%s %s`?", c.CommandPath(), near[0])
+			}
+			return wrongUse(c, what)
+		}
+	}
+	for _, c := range cmd.Commands() {
+		markGroups(c)
+	}
 }
 
 // markStart makes every command below cmd say that it has begun.
@@ -84,9 +111,7 @@ func newRoot(env *kit.Env) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return &kit.ExitError{Code: kit.Usage, Err: fmt.Errorf("%w; see `%s --help`", err, c.CommandPath())}
-	})
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", "{{if and .Runnable (not .HasAvailableSubCommands)}}", 1))
 	f := root.PersistentFlags()
 	f.StringVar(&env.Dir, "dir", "", "where Daybreak keeps its data (default: the XDG state directory)")
 	f.StringVar(&env.ConfigPath, "config", "", "configuration file")
@@ -97,5 +122,6 @@ func newRoot(env *kit.Env) *cobra.Command {
 	evals := &cobra.Command{Use: "eval", Short: "Replay historical fixes against the verifier"}
 	evals.AddCommand(evaluate.NewCmd(env), evaluate.NewCasesCmd(env))
 	root.AddCommand(demo.NewCmd(env), run.NewCmd(env), serve.NewCmd(env), serve.NewWorkerCmd(env), verify.NewCmd(env), verify.NewEvidenceCmd(env), verify.NewKeyCmd(env), tasks.NewCmd(env), outcomes.NewCmd(env), repo.NewCmd(env), tokens.NewCmd(env), tokens.NewLinkCmd(env), doctor.NewCmd(env), sandboxes.NewCmd(env), mirrors.NewCmd(env), models, evals)
+	markGroups(root)
 	return root
 }

@@ -20,16 +20,20 @@ func daybreak(t *testing.T, dir, stdin string, args ...string) (code int, out, e
 func TestWrongUsageIsOneLineAndExitCode2(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ args, want string }{
-		{"bogus", "unknown command"},
+		{"bogus", "unknown command \"bogus\" for \"daybreak\"; see `daybreak --help`"},
+		{"verfy", "did you mean `daybreak verify`?; see `daybreak --help`"},
+		{"task shwo", "unknown command \"shwo\" for \"daybreak task\"; did you mean `daybreak task show`?; see `daybreak task --help`"},
+		{"task ls extra", "see `daybreak task ls --help`"},
+		{"task steer", "see `daybreak task steer --help`"},
 		{"run", "--repo and --issue are needed"},
-		{"run --bogus", "unknown flag"},
+		{"run --bogus", "unknown flag: --bogus; see `daybreak run --help`"},
 		{"run --repo . --issue " + dir + "/absent", "cannot read the issue"},
 		{"run --repo . --issue -", "no model is configured"},
 		{"run --repo . --issue - --model gpt", "not of the form provider/model"},
 		{"run --repo . --issue - --model nobody/x", "not configured"},
 		{"run --repo . --issue - --model anthropic/x", "ANTHROPIC_API_KEY is not set"},
-		{"model serve", "script"},
-		{"task show", "there is no task yet"},
+		{"model serve", "\"script\" not set; see `daybreak model serve --help`"},
+		{"task show", "there is no task yet; start one with `daybreak run"},
 		{"task show t_nothing", "no task \"t_nothing\""},
 		{"task stop", "there is no task yet"},
 		{"--config " + dir + "/absent.yaml task ls", "cannot read the configuration"},
@@ -45,9 +49,26 @@ func TestWrongUsageIsOneLineAndExitCode2(t *testing.T) {
 }
 
 func TestNothingYetIsSaidSo(t *testing.T) {
-	code, out, errOut := daybreak(t, t.TempDir(), "", "task", "ls")
-	if code != 0 || errOut != "" || !strings.Contains(out, "no tasks yet") {
-		t.Errorf("exit %d, %q, %q", code, out, errOut)
+	for args, want := range map[string]string{"task ls": "no tasks yet", "repo ls": "no repositories are registered"} {
+		code, out, errOut := daybreak(t, t.TempDir(), "", strings.Fields(args)...)
+		if code != 0 || errOut != "" || !strings.Contains(out, want) {
+			t.Errorf("%q: exit %d, %q, %q", args, code, out, errOut)
+		}
+	}
+}
+
+func TestGroupsAndDefaultsInHelp(t *testing.T) {
+	for args, want := range map[string]string{
+		"":               "Usage:\n  daybreak [command]\n",
+		"task":           "Usage:\n  daybreak task [command]\n",
+		"task ls --help": "Usage:\n  daybreak task ls [flags]\n",
+		"serve --help":   "(default: serve.workers)\n",
+		"worker --help":  "(default: serve.workers)\n",
+	} {
+		code, out, errOut := daybreak(t, t.TempDir(), "", strings.Fields(args)...)
+		if code != 0 || errOut != "" || !strings.Contains(out, want) {
+			t.Errorf("%q: exit %d, %q, %q, want %q", args, code, out, errOut, want)
+		}
 	}
 }
 

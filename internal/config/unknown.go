@@ -56,7 +56,7 @@ func keys(t reflect.Type, seen []reflect.Type) []string {
 func nearest(key string, known []string) string {
 	best, least := "", len(key)/3+1
 	for _, k := range known {
-		if d := distance(strings.ToLower(key), k); d < least || d == least && best == "" {
+		if d := distance(strings.ToLower(key), k); d < least {
 			best, least = k, d
 		}
 	}

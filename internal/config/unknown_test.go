@@ -14,6 +14,7 @@ func TestUnknownKey(t *testing.T) {
 		"model: a/b\n\nsandbx: {}\n":               `line 3: unknown field "sandbx"; did you mean "sandbox"?; daybreak.example.yaml`,
 		"sandbox:\n  memry: 1GiB\n":                `line 2: unknown field "memry"; did you mean "memory"?; daybreak.example.yaml`,
 		"serve: {listn: ':1'}\n":                   `line 1: unknown field "listn"; did you mean "listen"?`,
+		"foo: 1\n":                                 `line 1: unknown field "foo"; daybreak.example.yaml`,
 		"frobnicate: 1\n":                          `line 1: unknown field "frobnicate"; daybreak.example.yaml`,
 		"notify: {webhook: {urls: 'secret-word'}}": `unknown field "urls"`,
 	} {

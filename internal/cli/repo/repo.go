@@ -227,6 +227,10 @@ func list(env *kit.Env) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if len(rs) == 0 {
+					fmt.Fprintln(env.Out, "no repositories are registered; register one of a forge with `daybreak repo add URL`")
+					return nil
+				}
 				w := tabwriter.NewWriter(env.Out, 0, 4, 2, ' ', 0)
 				if env.Width() > 0 {
 					fmt.Fprintln(w, "FORGE\tNUMBER\tREPOSITORY\tLABEL\tAS")

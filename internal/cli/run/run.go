@@ -373,7 +373,7 @@ func Newest(ctx context.Context, a *app.App) (worker.Result, error) {
 		return worker.Result{}, err
 	}
 	if len(ts) == 0 {
-		return worker.Result{}, &task.Error{Class: task.NotFound, Msg: "there is no task yet"}
+		return worker.Result{}, &task.Error{Class: task.NotFound, Msg: "there is no task yet", Fix: "start one with `daybreak run --repo PATH --issue FILE`"}
 	}
 	return worker.ResultOf(ctx, a.Store, ts[0].ID)
 }

@@ -52,6 +52,7 @@ func NewCmd(env *kit.Env) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&listen, "listen", "", "address of the HTTP listener (default: serve.listen)")
 	cmd.Flags().IntVar(&workers, "workers", -1, "tasks worked at once by this process (default: serve.workers)")
+	cmd.Flags().Lookup("workers").DefValue = "0" // not shown: the help says what it is
 	cmd.Flags().BoolVar(&storybook, "storybook", false, "for development: pages of tasks in hard states at /storybook/")
 	return cmd
 }
@@ -75,6 +76,7 @@ func NewWorkerCmd(env *kit.Env) *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&workers, "workers", -1, "tasks worked at once by this process (default: serve.workers)")
+	cmd.Flags().Lookup("workers").DefValue = "0" // not shown: the help says what it is
 	return cmd
 }
 

@@ -203,7 +203,7 @@ func verifyEvents(w io.Writer, id task.ID, events []event.Event, pub ed25519.Pub
 	case sum.Checkpoint == nil:
 		fmt.Fprintln(w, "no checkpoint yet: the task has not ended")
 	case pub == nil:
-		fmt.Fprintf(w, "checkpoint by key %s not checked: give --key, the keys/checkpoint.pub of the installation that wrote it\n", sum.Checkpoint.KeyID)
+		fmt.Fprintf(w, "checkpoint by key %s not checked: give --key what `daybreak key` prints on the installation that wrote it\n", sum.Checkpoint.KeyID)
 	default:
 		if err := event.VerifyCheckpoint(id, events, *sum.Checkpoint, pub); err != nil {
 			return broken(err)
@@ -357,7 +357,7 @@ func find(ctx context.Context, in rows, name string) (task.ID, error) {
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) == 0 && name == "":
-		return "", &task.Error{Class: task.NotFound, Msg: "there is no task yet"}
+		return "", &task.Error{Class: task.NotFound, Msg: "there is no task yet", Fix: "start one with `daybreak run --repo PATH --issue FILE`"}
 	case len(found) == 0:
 		return "", &task.Error{Class: task.NotFound, Msg: fmt.Sprintf("no task %q", name), Fix: "see `daybreak task ls`"}
 	}
