@@ -89,6 +89,7 @@ func (p *proof) compile(ctx context.Context, placed []git.Change, steps []comman
 		var show ran
 		res, err := v.exec(ctx, g, c, deadline, &show)
 		if err != nil && g.Err() != nil && ctx.Err() == nil {
+			good = false
 			return out, nil // a limit took the bench; the runs will say so
 		}
 		if err != nil {

@@ -118,6 +118,15 @@ func TestBuiltByMake(t *testing.T) {
 	})
 }
 
+func TestBuiltByGo(t *testing.T) {
+	optional(t, have("cc"), "a C compiler")
+	s := loadSample(t, "built_go.txtar")
+	proveBuilt(t, "built_go.txtar", []builtCase{
+		{name: "a header of another directory", base: []string{"base"}, tests: "test", fix: s.changes(t, "fix"), want: task.Verified},
+		{name: "not fixed", base: []string{"base"}, tests: "test", want: task.NotFixed},
+	})
+}
+
 // TestTrusted: what a build tool does not look at is built anew.
 func TestTrusted(t *testing.T) {
 	files := []string{"CMakeLists.txt", "Cargo.toml", "a/x.c", "a/x.h", "data.json", "src/lib.rs", "vendor/dep/.cargo-checksum.json", "vendor/dep/src/lib.rs"}

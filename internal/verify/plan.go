@@ -89,6 +89,7 @@ func baseEnv() []string {
 	return []string{
 		"TZ=UTC", "LC_ALL=C.UTF-8", "LANG=C.UTF-8", "NO_COLOR=1", "FORCE_COLOR=0", "TERM=dumb", "CI=true",
 		"PYTHONHASHSEED=0", "PYTHONUNBUFFERED=1",
+		"CCACHE_RECACHE=1", "SCCACHE_RECACHE=1", // what they keep of the base may miss a file that is new
 	}
 }
 

@@ -189,7 +189,7 @@ func (g *prober) ready(ctx context.Context) error {
 func (g *prober) run(ctx context.Context, placed []git.Change, where []Place, limit time.Duration) (ran, error) {
 	r, err := g.bench.run(ctx, request{
 		snapshot: g.p.job.Snapshot, purpose: "guard", place: placed, plan: g.p.plan, places: where,
-		files: overlay(g.p.parts.files, g.p.job.Changes),
+		files: overlay(g.p.parts.files, g.p.job.Changes), cgo: cgoMark(g.p.job.Snapshot.Base, replaced(g.p.job.Changes, placed)),
 	}, limit)
 	g.rec.Runs = append(g.rec.Runs, r.records...)
 	maps.Copy(g.cells, g.p.cells(r))

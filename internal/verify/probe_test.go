@@ -95,7 +95,7 @@ func TestProbesAreUndone(t *testing.T) {
 	}
 	p.facts.Tests = []TestFacts{{Test: "test_price.py::test_net"}}
 	p.places["test_price.py::test_net"] = Place{File: "test_price.py", Name: "test_net"}
-	g := &prober{p: p, rec: &task.PhaseRecord{}, deadline: v.Now().Add(time.Hour)}
+	g := &prober{p: p, rec: &task.PhaseRecord{}, deadline: v.Now().Add(time.Hour), cells: map[string]cell{}}
 	defer func() {
 		if err := g.end(ctx); err != nil {
 			t.Error(err)

@@ -85,6 +85,7 @@ type request struct {
 	build    bool // run Settings.Build first and stop when it fails
 
 	parts *parts    // of the change; nil where nothing is placed, or on top of a change
+	cgo   string    // see [cgoMark]
 	built time.Time // when what is placed was placed in the snapshot's own build of it; zero: it has none
 }
 
@@ -155,6 +156,9 @@ func (b *bench) run(ctx context.Context, q request, limit time.Duration) (out ra
 	}
 	for i := range q.plan.Suites {
 		for _, c := range q.plan.commands(i, q.places, q.files, prefix+fmt.Sprint("-", i)) {
+			if q.cgo != "" && q.plan.Suites[i].Kind == KindGo {
+				c.shell = `export CGO_CPPFLAGS="${CGO_CPPFLAGS-} -D` + q.cgo + `"; ` + c.shell
+			}
 			if err := v.one(ctx, g, q.plan, c, deadline, &out); err != nil {
 				return out, err
 			}

@@ -105,6 +105,24 @@ func cTrust(c git.Change, old bool, files []string) trust {
 	return trustNone // a build file, a header that comes or goes, data that a step of the build may read
 }
 
+var cParts = regexp.MustCompile(`(?i)\.(c|cc|cpp|cxx|m|mm|h|hh|hpp|hxx|inl|inc|def|s|a|o|so)$`)
+
+// cgoMark is a preprocessor's word that only trees with the C of the changes have; "" for none.
+// Go's build cache takes a package with C in it for what it was, whatever it includes or links from
+// other directories; it does look at the options.
+func cgoMark(base string, changes []git.Change) string {
+	var of []git.Change
+	for _, c := range changes {
+		if c.Mode == git.ModeLink || cParts.MatchString(c.Path) {
+			of = append(of, c)
+		}
+	}
+	if len(of) == 0 {
+		return ""
+	}
+	return "DAYBREAK_" + strings.TrimPrefix(treeDigest(base, of), "sha256:")[:16]
+}
+
 // buildDir is where the suite's build is kept, as a word of the shell; "" where it is none of ours.
 func (s Suite) buildDir(i int) string {
 	switch s.Kind {
