@@ -196,3 +196,6 @@ type RunRecord struct {
 	Log      string `json:"log,omitempty"` // blob digest of the full output
 	Outcome  string `json:"outcome"`       // "complete", "partial", "no_report", "timeout", "killed"; of a build "built", "not built"
 }
+
+// Built reports whether the command only compiled: it says nothing of a test.
+func (r RunRecord) Built() bool { return r.Outcome == "built" || r.Outcome == "not built" }

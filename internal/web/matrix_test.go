@@ -102,3 +102,21 @@ func TestEarlierVerdict(t *testing.T) {
 		t.Errorf("a blob that no verdict names: %d", w.Code)
 	}
 }
+
+// TestGreenOutput: what the evidence quotes is a test's run, and not what the compiler wrote before it.
+func TestGreenOutput(t *testing.T) {
+	l := newLab(t)
+	logs := make([]string, 2)
+	for i, text := range []string{"Compiling shop", "test result: ok"} {
+		var err error
+		if logs[i], err = l.st.PutBlob(t.Context(), []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v := &task.Verdict{Phases: []task.PhaseRecord{{Phase: "P4", Runs: []task.RunRecord{
+		{Command: "cargo test --no-run", Outcome: "built", Log: logs[0]}, {Command: "cargo test", Outcome: "complete", Log: logs[1]},
+	}}}}
+	if got := l.site.green(t.Context(), v); got != "test result: ok" {
+		t.Errorf("%q", got)
+	}
+}

@@ -168,8 +168,11 @@ const maxOutput = 8 << 10
 // green is what the first run with the fix wrote.
 func (s *Site) green(ctx context.Context, v *task.Verdict) string {
 	for _, p := range v.Phases {
-		if p.Phase == "P4" && len(p.Runs) > 0 && p.Runs[0].Log != "" {
-			b, err := s.cfg.Source.Blob(ctx, p.Runs[0].Log)
+		for _, r := range p.Runs {
+			if p.Phase != "P4" || r.Log == "" || r.Built() {
+				continue
+			}
+			b, err := s.cfg.Source.Blob(ctx, r.Log)
 			if err != nil {
 				return ""
 			}
