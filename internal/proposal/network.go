@@ -28,11 +28,14 @@ func writeReach(b *strings.Builder, r event.Reach) {
 			if i == maxRows {
 				break
 			}
-			what := strings.TrimSpace(n.Name + " " + n.Version)
+			what, ecosystem := strings.TrimSpace(n.Name+" "+n.Version), "–"
 			if what == "" {
 				what = n.Detail // a request that named no package
 			}
-			fmt.Fprintf(b, "| %s | %s | %s |\n", cell(n.Ecosystem), cell(what), cell(n.Reason))
+			if n.Ecosystem != "" {
+				ecosystem = cell(n.Ecosystem)
+			}
+			fmt.Fprintf(b, "| %s | %s | %s |\n", ecosystem, cell(what), cell(n.Reason))
 		}
 		if more := r.Refusals - min(len(r.Refused), maxRows); more > 0 {
 			fmt.Fprintf(b, "| | and %d more | |\n", more)

@@ -25,7 +25,7 @@ func TestReachIsShown(t *testing.T) {
 	}
 	writeReach(&b, r)
 	got := b.String()
-	for _, want := range []string{"| `npm` | `left-pad 1.3.0` | `deprecated: use \\| instead` |", "Refused 40 requests", "Asked for 1 package that", "| `npm` | `left-pad` |", "| `x.test is no host of a configured registry` | `origin` |", "`name.foreign`", "and 10 more"} {
+	for _, want := range []string{"| `npm` | `left-pad 1.3.0` | `deprecated: use \\| instead` |", "Refused 40 requests", "Asked for 1 package that", "| `npm` | `left-pad` |", "| – | `x.test is no host of a configured registry` | `origin` |", "`name.foreign`", "and 10 more"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}

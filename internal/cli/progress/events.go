@@ -241,6 +241,12 @@ func (v *View) tool(p *event.ToolFinished) {
 		arg = cut(arg, max(v.width-17-len(end)-10, 20))
 	}
 	v.line(style, mark, taskview.Escape(p.Name), arg+"  "+faintIf(v.mode, end+ms(p.Millis)))
+	if p.IsError && p.ExitCode == nil && !p.Interrupted {
+		if s, err := v.load(p.Result); err == nil {
+			first, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+			v.line(warn, " ", "", cut(taskview.Escape(first), 200)) // why
+		}
+	}
 }
 
 func faintIf(m Mode, s string) string {

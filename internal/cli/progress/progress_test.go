@@ -25,7 +25,7 @@ func TestNothingThatAModelWroteReachesTheTerminal_MOD08_GW08(t *testing.T) {
 	for _, p := range []event.Payload{
 		&event.SnapshotReady{Warnings: []string{evil}}, &event.BaselineFinished{Runner: evil}, &event.BaselineFinished{Problem: evil},
 		&event.StopRequested{Who: evil}, &event.Steered{Who: evil, Text: text}, &event.PolicyFound{Finding: task.Finding{Kind: "held_path", Path: evil, Detail: evil}},
-		&event.ModelFailed{Error: evil}, &event.ToolStarted{Call: "c", Name: evil, Args: args}, &event.ToolFinished{Call: "c", Name: evil},
+		&event.ModelFailed{Error: evil}, &event.ToolStarted{Call: "c", Name: evil, Args: args}, &event.ToolFinished{Call: "c", Name: evil}, &event.ToolFinished{Name: "edit", IsError: true, Result: text},
 		&event.ModelResponded{Message: event.Text{Inline: `{"role":"assistant","blocks":[{"type":"text","text":"a\u001b[2Jb\u202e"}]}`}},
 		&event.ReproductionChecked{Kind: task.NotReproducing, Reason: evil}, &event.ReproductionChecked{Kind: task.Verified, Tests: []string{evil}},
 		&event.VerificationFinished{Kind: task.NotFixed, Reason: evil}, &event.Declined{Kind: evil, Reason: evil},
@@ -37,6 +37,18 @@ func TestNothingThatAModelWroteReachesTheTerminal_MOD08_GW08(t *testing.T) {
 		if strings.ContainsAny(out.String()+v.doing, "\x1b\x07\u202e\r") {
 			t.Errorf("%T prints %q while %q", p, out.String(), v.doing)
 		}
+	}
+}
+
+// TestRefusedCallSaysWhy: in one line, below the call.
+func TestRefusedCallSaysWhy(t *testing.T) {
+	var out bytes.Buffer
+	one := 1
+	v := view(&out, Plain)
+	v.Event(event.Event{}, &event.ToolFinished{Name: "submit", IsError: true, Result: event.Text{Inline: "tests is a list\nmore"}})
+	v.Event(event.Event{}, &event.ToolFinished{Name: "run", IsError: true, ExitCode: &one, Result: event.Text{Inline: "FAIL"}})
+	if got := out.String(); !strings.Contains(got, "tests is a list\n") || strings.Contains(got, "more") || strings.Contains(got, "FAIL") {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -100,7 +100,13 @@ func forget(env *kit.Env) *cobra.Command {
 			return with(cmd.Context(), env, func(a *app.App) error {
 				ctx := cmd.Context()
 				if commit != "" && !git.IsID(commit) {
-					return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%q is not a full commit id", commit), Fix: "see `daybreak repo ls --disk`"}
+					kept, err := a.Kept(ctx)
+					if err != nil {
+						return err
+					}
+					if commit, err = whole(commit, kept); err != nil {
+						return err
+					}
 				}
 				gone, err := a.Forget(ctx, args[0], commit)
 				bytes := int64(0)
@@ -117,8 +123,26 @@ func forget(env *kit.Env) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&commit, "commit", "", "only what this commit left (its full id)")
+	cmd.Flags().StringVar(&commit, "commit", "", "only what this commit left (its id, or the beginning of one that `daybreak repo ls --disk` lists)")
 	return cmd
+}
+
+// whole is the one commit of what is kept whose id begins with part.
+func whole(part string, kept []snapshot.Kept) (string, error) {
+	found := ""
+	for _, k := range kept {
+		switch {
+		case k.Base == found || !strings.HasPrefix(k.Base, part):
+		case found != "":
+			return "", &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%q fits several commits", part), Fix: "write more of the id"}
+		default:
+			found = k.Base
+		}
+	}
+	if found == "" {
+		return "", &task.Error{Class: task.NotFound, Msg: fmt.Sprintf("nothing is kept of a commit %q", part), Fix: "see `daybreak repo ls --disk`, or write the full id"}
+	}
+	return found, nil
 }
 
 func of(k snapshot.Kept) string {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/daybreak-agent/daybreak/internal/snapshot"
 )
 
 func TestLineFits(t *testing.T) {
@@ -15,6 +17,21 @@ func TestLineFits(t *testing.T) {
 		}
 		if full := strings.Contains(got, "100%"); full != (c.done >= c.total) || full == strings.Contains(got, "░") {
 			t.Errorf("%v: %q", c, got)
+		}
+	}
+}
+
+// TestWhole: what a listing shows of a commit is enough to name it, if it is of one.
+func TestWhole(t *testing.T) {
+	a, b := "1f0c"+strings.Repeat("a", 36), "1f0d"+strings.Repeat("b", 36)
+	kept := []snapshot.Kept{{Kind: "mirror"}, {Base: a}, {Base: b}, {Base: a}}
+	for part, want := range map[string]string{a[:12]: a, "1f0d": b, "1f0": "fits several commits", "2": "nothing is kept of a commit"} {
+		got, err := whole(part, kept)
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%q: %s, want %s", part, got, want)
 		}
 	}
 }

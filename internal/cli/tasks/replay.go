@@ -50,6 +50,9 @@ func replayCmd(env *kit.Env) *cobra.Command {
 			if o.file != "" {
 				return with(cmd.Context(), env, func(a *app.App) error { return replayFile(cmd.Context(), env, a, o) })
 			}
+			if env.ServerURL != "" {
+				return &task.Error{Class: task.Invalid, Msg: "a replay runs on this machine, from its store or a file", Fix: "bring the log here with `daybreak task export`, then use --file"}
+			}
 			return on(cmd.Context(), env, args, func(a *app.App, id task.ID) error {
 				events, err := a.Store.Events(cmd.Context(), id, 0, 0)
 				if err != nil {

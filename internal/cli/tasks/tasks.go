@@ -200,6 +200,8 @@ func verifyEvents(w io.Writer, id task.ID, events []event.Event, pub ed25519.Pub
 		fmt.Fprintf(w, "the pull request names record %d, root %s\n", sum.VerifiedSeq, sum.VerifiedHash)
 	}
 	switch {
+	case sum.Checkpoint == nil && sum.State.Done():
+		fmt.Fprintln(w, "no checkpoint: the task ended without one")
 	case sum.Checkpoint == nil:
 		fmt.Fprintln(w, "no checkpoint yet: the task has not ended")
 	case pub == nil:

@@ -92,6 +92,9 @@ func create(env *kit.Env) *cobra.Command {
 			}
 			return with(cmd.Context(), env, func(a *app.App, acc store.Access) error {
 				id, secret, err := access.CreateToken(cmd.Context(), acc, nil, env.Now(), n)
+				if task.ClassOf(err) == task.Conflict {
+					return &task.Error{Class: task.Invalid, Msg: err.Error(), Fix: "choose another --name; `daybreak token ls` shows all"}
+				}
 				if err != nil {
 					return err
 				}
