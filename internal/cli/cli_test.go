@@ -34,6 +34,7 @@ func TestWrongUsageIsOneLineAndExitCode2(t *testing.T) {
 		{"run --repo . --issue - --model anthropic/x", "ANTHROPIC_API_KEY is not set"},
 		{"model serve", "\"script\" not set; see `daybreak model serve --help`"},
 		{"task show", "there is no task yet; start one with `daybreak run"},
+		{"task ls --state in-review", "there is no state \"in-review\"; use some of [queued preparing"},
 		{"task show t_nothing", "no task \"t_nothing\""},
 		{"task stop", "there is no task yet"},
 		{"--config " + dir + "/absent.yaml task ls", "cannot read the configuration"},
@@ -49,7 +50,7 @@ func TestWrongUsageIsOneLineAndExitCode2(t *testing.T) {
 }
 
 func TestNothingYetIsSaidSo(t *testing.T) {
-	for args, want := range map[string]string{"task ls": "no tasks yet", "repo ls": "no repositories are registered"} {
+	for args, want := range map[string]string{"task ls": "no tasks yet", "task ls --state failed,merged": "no tasks in that state", "repo ls": "no repositories are registered"} {
 		code, out, errOut := daybreak(t, t.TempDir(), "", strings.Fields(args)...)
 		if code != 0 || errOut != "" || !strings.Contains(out, want) {
 			t.Errorf("%q: exit %d, %q, %q", args, code, out, errOut)

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/oklog/ulid/v2"
@@ -46,6 +47,9 @@ func list(env *kit.Env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f := store.Filter{Limit: limit}
 			for _, s := range states {
+				if !slices.Contains(task.States(), task.State(s)) {
+					return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("there is no state %q", s), Fix: fmt.Sprintf("use some of %v", task.States())}
+				}
 				f.States = append(f.States, task.State(s))
 			}
 			if c, err := env.Server(); c != nil || err != nil {
@@ -67,6 +71,10 @@ func printList(ctx context.Context, env *kit.Env, from rows, f store.Filter, asJ
 	ts, err := from.Tasks(ctx, f)
 	if err != nil {
 		return err
+	}
+	if len(ts) == 0 && !asJSON && len(f.States) > 0 {
+		fmt.Fprintln(env.Out, "no tasks in that state")
+		return nil
 	}
 	if len(ts) == 0 && !asJSON {
 		fmt.Fprintln(env.Out, "no tasks yet; start one with `daybreak run --repo PATH --issue FILE`")
