@@ -128,7 +128,7 @@ func Print(w io.Writer, r outcome.Report) error {
 		fmt.Sprintf("reverted in 30 days %s; of the merged, %d are older than that", rate(t.Reverted, t.Merged), t.Settled),
 		fmt.Sprintf("reworked            %s pull requests; %d follow-ups, %d pushes by people", rate(t.Reworked, t.PullRequests), t.FollowUps, t.Pushes),
 		fmt.Sprintf("declined            %s", rate(t.States[task.Declined], t.Tasks)+reasons(t.Declines)),
-		fmt.Sprintf("time to pull request %s in the middle, %s for nine of ten; to merge %s in the middle", took(t.MedianPR, t.PullRequests), took(t.P90PR, t.PullRequests), took(t.MedianMerge, t.Merged)),
+		fmt.Sprintf("to a pull request   %s in the middle, %s for nine of ten; to merge %s in the middle", took(t.MedianPR, t.PullRequests), took(t.P90PR, t.PullRequests), took(t.MedianMerge, t.Merged)),
 		fmt.Sprintf("cache hits          %s", share(t.CacheHits)+" of the tokens that models were sent"),
 		fmt.Sprintf("cost                %s for all tasks, %s for each merged pull request", t.Cost, perMerged(t)),
 	}
