@@ -181,7 +181,7 @@ func (s *Size) UnmarshalYAML(b []byte) error {
 	text := strings.Trim(strings.TrimSpace(string(b)), `"'`)
 	n, ok := bytesOf(text)
 	if !ok {
-		return fmt.Errorf("%q is not a size; write for example 4GiB or 512MB", text)
+		return &notSizeError{text}
 	}
 	*s = Size(n)
 	return nil
@@ -278,6 +278,9 @@ func decode(b []byte, into any) error {
 	dec := yaml.NewDecoder(bytes.NewReader(b), yaml.Strict())
 	if err := dec.Decode(into); err != nil && !errors.Is(err, io.EOF) {
 		if said := unknown(err, into); said != nil {
+			return said
+		}
+		if said := misread(err, b); said != nil {
 			return said
 		}
 		return errors.New(oneLine(yaml.FormatError(err, false, false)))

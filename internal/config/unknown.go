@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
@@ -25,6 +26,30 @@ func unknown(err error, into any) error {
 		said += "; daybreak.example.yaml has every key with what it is for"
 	}
 	return errors.New(said)
+}
+
+// notSizeError is a text that is no size.
+type notSizeError struct{ text string }
+
+func (e *notSizeError) Error() string {
+	return fmt.Sprintf("%q is not a size; write for example 4GiB or 512MB", e.text)
+}
+
+// misread says where a size or a duration that is none stands, since who reads one is not told; nil for
+// another error.
+func misread(err error, b []byte) error {
+	var size *notSizeError
+	text, said := "", ""
+	if errors.As(err, &size) {
+		text, said = size.text, size.Error()
+	} else if _, after, ok := strings.Cut(err.Error(), ` duration "`); ok && strings.HasPrefix(err.Error(), "time: ") {
+		text, _, _ = strings.Cut(after, `"`)
+		said = fmt.Sprintf("%q is not a duration; write for example 90s, 30m or 1h", text)
+	} else {
+		return nil
+	}
+	before, _, _ := bytes.Cut(b, []byte(text))
+	return fmt.Errorf("line %d: %s", 1+bytes.Count(before, []byte("\n")), said)
 }
 
 // keys are the names of all fields of a type and of what it holds.
