@@ -58,7 +58,11 @@ func list(env *kit.Env) *cobra.Command {
 				fmt.Fprintln(w, "ID\tTASK\tPURPOSE\tAGE\tOWNER")
 				for _, h := range hs {
 					state := "alive"
-					if !owned(h) {
+					switch {
+					case owned(h):
+					case unfinished(cmd.Context(), a, h):
+						state = "gone: its task goes on from it, `daybreak sandbox gc --all` ends it"
+					default:
 						state = "gone: `daybreak sandbox gc` ends it"
 					}
 					of := h.Task
