@@ -23,8 +23,8 @@ const (
 // test files in other languages only deletion and, as lines, changed values are seen. A file
 // above 4 MiB gives an [Unreadable] finding.
 func Analyse(changes []FileChange, classify func(path string) Class) Result {
-	a := &analysis{}
 	changes = slices.SortedFunc(slices.Values(changes), func(x, y FileChange) int { return cmp.Compare(x.Path, y.Path) })
+	a := &analysis{changes: changes, texts: make([][2]*written, len(changes))}
 	for _, c := range changes {
 		if bytes.Equal(c.Old, c.New) && (c.Old == nil) == (c.New == nil) {
 			continue
@@ -61,6 +61,8 @@ func Analyse(changes []FileChange, classify func(path string) Class) Result {
 }
 
 type analysis struct {
+	changes     []FileChange
+	texts       [][2]*written // of the changes, before and after, where something is quoted
 	found       []Finding
 	lost        []lostTest
 	lostHelpers []lostTest
@@ -79,7 +81,7 @@ func (a *analysis) add(p string, line int, kind SubKind, severity, detail, old, 
 	}
 	f := Finding{SubKind: kind, Finding: task.Finding{
 		Kind: "tamper", Severity: severity, Path: p, Line: line,
-		Detail: quote(detail), Old: quote(old), New: quote(now),
+		Detail: quote(detail), Old: quote(a.asWritten(p, old, false)), New: quote(a.asWritten(p, now, true)),
 	}}
 	if !slices.Contains(a.found, f) {
 		a.found = append(a.found, f)
