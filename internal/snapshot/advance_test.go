@@ -368,7 +368,7 @@ func TestKilledBuild(t *testing.T) {
 		}
 		gittest.Run(t, repo, "commit", "-qam", fmt.Sprint(i))
 		cmd := exec.Command(self, "-test.run=^TestKilledBuild$")
-		cmd.Env = append(os.Environ(), "SNAPSHOT_DIR="+s.cfg.Dir, "SNAPSHOT_REPO="+repo, "SNAPSHOT_GIT="+killingGit(t, c.at, c.when))
+		cmd.Env = append(os.Environ(), "SNAPSHOT_DIR="+s.cfg.Dir, "SNAPSHOT_REPO="+repo, "SNAPSHOT_GIT="+killingGit(t, c.at, c.when), "TMPDIR="+t.TempDir())
 		out, err := cmd.CombinedOutput()
 		if err == nil || strings.Contains(string(out), "not killed") {
 			t.Fatalf("%v: the child lived: %v %s", c, err, out)

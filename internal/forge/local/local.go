@@ -206,16 +206,17 @@ func (f *Forge) Keep(pr forge.PullRequest) error {
 	}
 }
 
-// create builds the directory aside and renames it into place.
+// create builds the directory aside and renames it into place, under the lock. What a process left
+// aside that died over it goes.
 func (f *Forge) create(dir string, pr forge.PullRequest) error {
-	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".tmp-")
-	if err != nil {
+	tmp := filepath.Join(filepath.Dir(dir), ".tmp-"+filepath.Base(dir))
+	if err := os.RemoveAll(tmp); err != nil {
+		return err
+	}
+	if err := os.Mkdir(tmp, 0o755); err != nil {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	if err := os.Chmod(tmp, 0o755); err != nil {
-		return err
-	}
 	if err := writeAll(tmp, pr); err != nil {
 		return err
 	}

@@ -185,9 +185,18 @@ func TestDocuments(t *testing.T) {
 		Repo: f.Repo, Base: "main", Branch: branch, Head: c, Title: "Two\nlines", Body: "Body\n", Draft: true,
 		Files: map[string][]byte{"evidence.json": []byte("{}"), "log.txt": []byte("x")},
 	}
+	// A process that died over its pull request left this.
+	home := filepath.Join(f.Forge.(*Forge).cfg.Dir, "pull-requests")
+	aside := filepath.Join(home, ".tmp-t_1-x")
+	if err := errors.Join(os.Mkdir(aside, 0o755), os.WriteFile(filepath.Join(aside, "half.txt"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
 	opened, _, err := f.Forge.OpenPullRequest(t.Context(), pr)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if left, err := filepath.Glob(filepath.Join(home, "*", "*")); err != nil || len(left) != 4 || strings.Contains(strings.Join(left, " "), "half.txt") {
+		t.Errorf("%v %v", left, err)
 	}
 	page, err := os.ReadFile(opened.URL)
 	if want := "# Two lines\n\nDraft pull request: branch `daybreak/t_1-x` into `main`, head `" + c + "`\n\nBody\n"; err != nil || string(page) != want {
