@@ -441,9 +441,15 @@ func (v *village) merged(n int) {
 	p := v.pulls()[0]
 	at := fmt.Sprintf("%s/pulls/%d", shop, p.Number)
 	v.Do(t, v.tokens["olga"], "PATCH", at, map[string]any{"title": strings.TrimPrefix(p.Title, "WIP: ")}, nil)
-	v.Do(t, v.tokens["wanda"], "POST", at+"/reviews", map[string]any{"event": "APPROVED", "body": "good"}, nil)
+	approve := func() {
+		v.Do(t, v.tokens["wanda"], "POST", at+"/reviews", map[string]any{"event": "APPROVED", "body": "good"}, nil)
+	}
+	approve()
 	v.until("a person merged", func() bool {
-		code, _ := v.Try(t, v.tokens["olga"], "POST", at+"/merge", map[string]any{"Do": "merge"}, nil)
+		code, said := v.Try(t, v.tokens["olga"], "POST", at+"/merge", map[string]any{"Do": "merge"}, nil)
+		if strings.Contains(said, "approvals") { // a commit that Gitea heard of after it took the approval back
+			approve()
+		}
 		return code < 300
 	})
 	v.until("the outcome is recorded", v.state(n, task.Merged))
