@@ -30,7 +30,7 @@ demo: build ## the main job end to end, on embedded defaults
 	@$(BIN)/daybreak demo
 
 test: build $(if $(filter true,$(CI)),gvisor) ## everything, with a real sandbox, real git and real HTTP; with gVisor if it is built, or CI is true
-	@PATH="$(TOOLS):$$PATH" go test -timeout 20m ./...
+	@PATH="$(TOOLS):$$PATH" go test -timeout 30m ./...
 
 test-languages: build ## verification in every language whose tool chain is here, each trap with the real runner (many minutes); what is not installed is named and skipped
 	@npm install --prefix .tools/node --no-save --no-audit --no-fund --silent jest@29 vitest@3 || echo "test-languages: no jest and vitest: they are not tried"

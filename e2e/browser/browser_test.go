@@ -196,8 +196,8 @@ func eval[T any](b *tab, expression string, options ...chromedp.EvaluateOption) 
 	return v
 }
 
-// until waits until an expression holds, looked at whenever the page changes.
-// until asks again and again: an observer of mutations is not told of every text that changes in place.
+// until waits until an expression holds. It asks again and again: an observer of mutations is not told
+// of every text that changes in place.
 func (b *tab) until(expression string) {
 	b.t.Helper()
 	if _, err := chromedp.Run(b.ctx, chromedp.Poll[bool](expression, chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(patience))); err != nil {
