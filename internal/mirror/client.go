@@ -158,16 +158,3 @@ func AptSources(base string, archives []Archive) string {
 
 // aptConf turns off what would only be refused: translations, and proxies from elsewhere.
 const aptConf = "Acquire::Languages \"none\";\nAcquire::http::Proxy \"DIRECT\";\nAcquire::Retries \"1\";\n"
-
-// GoSum reads a go.sum file into the form [SessionConfig.GoSum] has. Lines of another form
-// are left out.
-func GoSum(text string) map[string]string {
-	out := map[string]string{}
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) == 3 && strings.HasPrefix(f[2], "h1:") {
-			out[f[0]+" "+f[1]] = f[2]
-		}
-	}
-	return out
-}

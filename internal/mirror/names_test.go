@@ -164,7 +164,7 @@ func TestNET09ForeignModule(t *testing.T) {
 	r := newRig(t, nil)
 	s := r.session(func(c *SessionConfig) {
 		c.Allow = []string{"go:corp.example/team/*"}
-		c.GoSum = GoSum("example.com/team/lib v1.0.0 h1:x=\nexample.com/team/lib v1.0.0/go.mod h1:y=\n")
+		c.GoSum = map[string]string{"example.com/team/lib v1.0.0": "h1:x=", "example.com/team/lib v1.0.0/go.mod": "h1:y="}
 	})
 	for _, p := range []string{"evil.example/x/@v/list", "example.com/@latest", "example.com/teamx/@v/list", "example.com/team/@v/list", "data.evil.example/@v/v1.0.0.info", "corp.example/teamy/@v/list"} {
 		s.want("/go/"+p, 403, ReasonForeign)

@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/daybreak-agent/daybreak/internal/git"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
@@ -493,6 +492,3 @@ func (s *Store) Forget(ctx context.Context, repo, commit string, need func(task.
 	}
 	return gone, errors.Join(errs...)
 }
-
-// MirrorName names a repository's mirror in [Kept.Digest], the same for every spelling.
-func MirrorName(repo string) string { return mirrorName(git.RedactURL(repo)) }
