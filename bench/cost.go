@@ -46,17 +46,20 @@ func measureCost(ctx context.Context, w *world, t *table) error {
 	return nil
 }
 
-// cost is what P0 to P5 took with the base's ledger there.
+// cost is what P0 to P5 took with the base's ledger and build there.
 type cost struct {
-	all, build, reproduction, suite time.Duration
-	phases                          []string
+	all          time.Duration
+	suite        time.Duration // the suite's run in P5 and the build of the change for it: what anybody pays who tests the change once
+	reproduction time.Duration // its runs, and the build of base + tests for them
+	built        time.Duration // of the suite's time: the build
+	phases       []string
 }
 
-// ratio is all but the reproduction's runs, their build included, to the suite.
+// ratio is all but the reproduction's runs to the suite.
 func (c cost) ratio() float64 { return float64(c.all-c.reproduction) / float64(c.suite) }
 
 func (c cost) beside() string {
-	return fmt.Sprintf("suite %s, built before; builds %s, runs of the reproduction %s; %s", millis(c.suite), millis(c.build), millis(c.reproduction), strings.Join(c.phases, ", "))
+	return fmt.Sprintf("suite %s (build %s); runs of the reproduction %s; %s", millis(c.suite), millis(c.built), millis(c.reproduction), strings.Join(c.phases, ", "))
 }
 
 func costOf(v task.Verdict) (cost, error) {
@@ -68,16 +71,19 @@ func costOf(v task.Verdict) (cost, error) {
 		}
 		var build time.Duration
 		for _, r := range p.Runs {
-			switch {
-			case r.Outcome == "built":
+			if r.Outcome == "built" {
 				build += ms(r.Millis)
-			case p.Phase == "P5":
+			}
+			if p.Phase == "P5" {
 				c.suite += ms(r.Millis)
-			default:
+			} else {
 				c.reproduction += ms(r.Millis)
 			}
 		}
-		c.all, c.build = c.all+ms(p.Millis), c.build+build
+		c.all += ms(p.Millis)
+		if p.Phase == "P5" {
+			c.built = build
+		}
 		c.phases = append(c.phases, fmt.Sprintf("%s %s (build %s)", p.Phase, millis(ms(p.Millis)), millis(build)))
 	}
 	if !v.Kind.Accepted() || c.suite == 0 {

@@ -21,6 +21,9 @@ type Query struct {
 	IgnoreCase bool
 	Paths      []string // files or directories below the root, cleaned; none: everything
 	Globs      []string // as ripgrep's --glob
+	// MostAsk is how many files the caller would ask ripgrep about; where there are more, nothing is
+	// read and the answer is [ErrAsk]. 0: any number.
+	MostAsk int
 }
 
 // Count is how many lines of a file match.

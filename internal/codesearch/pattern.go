@@ -4,6 +4,7 @@ import (
 	"errors"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -231,7 +232,7 @@ func compile(q Query) (*plan, error) {
 	if err != nil {
 		return nil, ErrAsk
 	}
-	tree = tree.Simplify()
+	tree = joinLiterals(tree.Simplify())
 	out := &plan{need: needOf(tree, p.unicode), unicode: p.unicode}
 	lits, fold := required(tree)
 	if len(lits) == 0 || len(lits) > maxLits {
@@ -257,6 +258,38 @@ func compile(q Query) (*plan, error) {
 		return nil, ErrAsk
 	}
 	return out, nil
+}
+
+// joinLiterals makes one literal of those that stand beside each other, such as what a repetition
+// or a group leaves. What groups capture is of no interest here.
+func joinLiterals(re *syntax.Regexp) *syntax.Regexp {
+	if re.Op == syntax.OpCapture {
+		return joinLiterals(re.Sub[0])
+	}
+	out := *re
+	out.Sub = nil
+	for _, s := range re.Sub {
+		s = joinLiterals(s)
+		parts := []*syntax.Regexp{s}
+		if re.Op == syntax.OpConcat && s.Op == syntax.OpConcat {
+			parts = s.Sub
+		}
+		for _, p := range parts {
+			n := len(out.Sub)
+			if re.Op == syntax.OpConcat && n > 0 && p.Op == syntax.OpLiteral && out.Sub[n-1].Op == syntax.OpLiteral &&
+				(p.Flags^out.Sub[n-1].Flags)&syntax.FoldCase == 0 {
+				both := *p
+				both.Rune = slices.Concat(out.Sub[n-1].Rune, p.Rune)
+				out.Sub[n-1] = &both
+				continue
+			}
+			out.Sub = append(out.Sub, p)
+		}
+	}
+	if out.Op == syntax.OpConcat && len(out.Sub) == 1 {
+		return out.Sub[0]
+	}
+	return &out
 }
 
 func isLiteral(re *syntax.Regexp) bool {

@@ -60,6 +60,9 @@ func (x *Index) Search(ctx context.Context, t *Tree, q Query) (Answer, error) {
 		}
 		return ask
 	})
+	if q.MostAsk > 0 && len(ans.Ask) > q.MostAsk {
+		return Answer{}, ErrAsk
+	}
 	slices.Sort(ans.Ask)
 	ans.Files = len(list)
 	counts, err := each(ctx, t, p, list, func(m *matcher, text []byte, k kind) int {

@@ -187,7 +187,7 @@ func TestAnswersAsRipgrepDoes(t *testing.T) {
 	for _, pattern := range []string{
 		"foo", "Foo", "FOO", "err", "e", "o", "error", "foo_bar", `func \w+`, `func Foo\(`, `err != nil`, `return\s+fmt`, `\bfoo\b`, `^func`, `nil \{$`, `foo|bar`, `(Foo|errNotFound)`, `not found`,
 		`fo+`, `fo*o`, `f(oo){1,2}`, `Foo.*error`, `[Ff]oo`, `[^a-z]oo`, `stra(ss|ß)e`, `été`, `kelvin`, `caſ`, `cas`, `na.ve`, `x{3}`, `a{ b}`, `a{`, `\[x\]`, `\(y\)`, `a\.b`, `\$1`, `\|3`, `é`, `foo.bar`, `foo\sbar`,
-		`TestFoo`, `(?i)foo`, `(?i:F)oo`, `bom`, `elvin`, `[[:upper:]]oo`, `[[:alpha:]]oo foo`, `Foo$`, `foo\r`, `x+Foo`, `zzzz`, `\d\d`, `.oo`, `(foo )+foo`, `line feed.*Foo`, `\n`, `[a&&b]foo`, `\x46oo`, `(?P<n>foo) bar`, `foo{2`, `}`, `foo()`, `(|foo)`,
+		`TestFoo`, `(?i)foo`, `(?i:F)oo`, `bom`, `elvin`, `[[:upper:]]oo`, `[[:alpha:]]oo foo`, `Foo$`, `foo\r`, `x+Foo`, `zzzz`, `\d\d`, `.oo`, `(foo )+foo`, `line feed.*Foo`, `\n`, `[a&&b]foo`, `\x46oo`, `(?P<n>foo) bar`, `foo{2`, `}`, `x{3}y`, `x{2}Foo`, `(f)(o){2}`, `(?i:f)oo`, `f(?:o)o( )bar`, `(fo|fo)o`, `fo{2,}`, `1{3}`, `foo()`, `(|foo)`,
 	} {
 		for _, fold := range []bool{false, true} {
 			for _, lit := range []bool{false, true} {
@@ -197,7 +197,7 @@ func TestAnswersAsRipgrepDoes(t *testing.T) {
 			}
 		}
 	}
-	if answered < 180 {
+	if answered < 200 {
 		t.Errorf("only %d queries were answered from the index", answered)
 	}
 	for _, g := range [][]string{{"*.go"}, {"!*.go"}, {"*.{go,txt}"}, {"b/**"}, {"**/v/*.go"}, {"!vendor/**"}, {"!vendor"}, {"*.go", "!*_test.go"}, {"!*.go", "a.go"}, {"/a.go"}, {"t/"}, {"b/*.go"}, {"?.go"}, {"!b/"}, {"c d.txt"}, {"**/b.go"}} {
@@ -207,6 +207,23 @@ func TestAnswersAsRipgrepDoes(t *testing.T) {
 				t.Errorf("%+v was not answered", q)
 			}
 		}
+	}
+}
+
+func TestAsksAboutFewOrNone(t *testing.T) {
+	s := build(t, odd(t))
+	q := codesearch.Query{Pattern: "foo"}
+	all, err := s.index.Search(t.Context(), s.t, q)
+	if err != nil || len(all.Ask) < 2 {
+		t.Fatal(err, all.Ask)
+	}
+	q.MostAsk = len(all.Ask) - 1
+	if _, err := s.index.Search(t.Context(), s.t, q); !errors.Is(err, codesearch.ErrAsk) {
+		t.Errorf("%d files to ask about, at most %d wanted: %v", len(all.Ask), q.MostAsk, err)
+	}
+	q.MostAsk++
+	if _, err := s.index.Search(t.Context(), s.t, q); err != nil {
+		t.Error(err)
 	}
 }
 

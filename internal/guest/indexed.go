@@ -136,6 +136,13 @@ func (s *server) askIndex(ctx context.Context, q codesearch.Query) (known []code
 			return nil, nil, cmp.Or(err, codesearch.ErrAsk)
 		}
 	}
+	live, err := q.Wants(changes.Files)
+	if err != nil {
+		return nil, nil, err
+	}
+	if q.MostAsk = maxAsk - len(live); q.MostAsk <= 0 {
+		return nil, nil, codesearch.ErrAsk
+	}
 	tree, err := codesearch.OpenTree(s.opts.Root, changes.Skip)
 	if err != nil {
 		return nil, nil, err
@@ -144,13 +151,6 @@ func (s *server) askIndex(ctx context.Context, q codesearch.Query) (known []code
 	ans, err := s.index.Search(ctx, tree, q)
 	if err != nil {
 		return nil, nil, err
-	}
-	live, err := q.Wants(changes.Files)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(live)+len(ans.Ask) > maxAsk {
-		return nil, nil, codesearch.ErrAsk
 	}
 	if live, err = s.notIgnored(ctx, live); err != nil {
 		return nil, nil, err
