@@ -302,7 +302,7 @@ func remoteError(s source, ref string, err error) error {
 		return err
 	}
 	if errors.Is(err, syscall.ENOSPC) {
-		return &task.Error{Class: task.Unavailable, Msg: fmt.Sprintf("no room for what %s has", s.shown), Fix: "make room in the data directory, or give it a smaller cache.disk", Err: syscall.ENOSPC}
+		return &task.Error{Class: task.Unavailable, Msg: fmt.Sprintf("no room for what %s has", s.shown), Fix: "make room on the disk of the data directory, or set a smaller cache.disk", Err: syscall.ENOSPC}
 	}
 	e := &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("cannot read %s", s.shown), Err: errors.New(oneLine(f.stderr))}
 	has := func(parts ...string) bool {
@@ -313,7 +313,12 @@ func remoteError(s source, ref string, err error) error {
 		}
 		return false
 	}
+	if why := sshSaid(f.stderr); why != "" {
+		e.Err = errors.New(why)
+	}
 	switch {
+	case has("Host key verification failed"):
+		e.Class, e.Fix = task.Auth, "connect to that host once with ssh, as the user that runs this, and accept its key"
 	case has("lazy fetching disabled", "promisor"):
 		e.Fix = "it is a partial clone that lacks files of this commit: run `git fetch --refetch --no-filter` in it, or name its origin"
 	case has("not our ref", "couldn't find remote ref", "remote did not send all necessary objects", "missing object"):
@@ -330,4 +335,24 @@ func remoteError(s source, ref string, err error) error {
 		e.Class = task.Transient
 	}
 	return e
+}
+
+// sshSaid is why ssh gave up, which it says before git says that nothing came: "" when it was not
+// ssh, or said nothing.
+func sshSaid(stderr string) string {
+	before, _, ok := strings.Cut(stderr, "fatal: Could not read from remote repository.")
+	if !ok {
+		return ""
+	}
+	said := ""
+	for line := range strings.Lines(before) {
+		// A server's banner and ssh's warnings come first.
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "@@") {
+			said = line
+		}
+	}
+	if said == "" {
+		return ""
+	}
+	return oneLine(said)
 }

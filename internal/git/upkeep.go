@@ -5,23 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"time"
 )
 
 // Damaged reports whether a bare repository of ours cannot be read: objects that its references
 // need are missing, or files of it are no git's. It reads every object.
 func (g *Git) Damaged(ctx context.Context, gitdir string) bool {
-	_, err := g.run(ctx, call{args: []string{"--git-dir=" + gitdir, "fsck", "--no-dangling", "--no-progress", "--no-reflogs"}, max: 64 << 20})
-	var f *failure
-	return errors.As(err, &f)
+	return g.fsck(ctx, gitdir)
 }
 
 // Disconnected is [Git.Damaged] without a look into the files' contents: fast enough for every
 // day.
 func (g *Git) Disconnected(ctx context.Context, gitdir string) bool {
-	_, err := g.run(ctx, call{args: []string{"--git-dir=" + gitdir, "fsck", "--connectivity-only", "--no-dangling", "--no-progress", "--no-reflogs"}, max: 64 << 20})
+	return g.fsck(ctx, gitdir, "--connectivity-only")
+}
+
+// fsck reports whether git found something wrong; a check that did not get to its end found nothing.
+func (g *Git) fsck(ctx context.Context, gitdir string, more ...string) bool {
+	args := append([]string{"--git-dir=" + gitdir, "fsck", "--no-dangling", "--no-progress", "--no-reflogs"}, more...)
+	_, err := g.run(ctx, call{args: args, max: 64 << 20})
 	var f *failure
-	return errors.As(err, &f)
+	return errors.As(err, &f) && f.code > 0 && !errors.Is(err, syscall.ENOSPC) && !strings.Contains(f.stderr, "ut of memory")
 }
 
 // Unpin lets go of commits that [Git.FetchCommit] brought.
