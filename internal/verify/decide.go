@@ -51,6 +51,9 @@ type Facts struct {
 	Undeclared  bool   // the agent named no test and none goes from fail to pass
 	Tests       []TestFacts
 	Hang        bool     // the issue is about a hang
+	Race        bool     // the issue is about a race
+	RedRuns     int      // how often the tests ran on the base while none was seen to fail
+	OutOfTime   string   // what did not end, where no test was named and none is known to show the bug
 	Regressions []string // stable pass on the base, failing or not run now, confirmed by reruns
 	Lost        []string // pass → skip, or gone, and not moved with the same body
 	Weakened    []string // one line each: old assertions weakened, expected values changed, answers copied from the tests
@@ -125,10 +128,10 @@ func table() []row {
 			return when(f.NoFramework, task.VerifiedScript, "the script fails on the base and succeeds with the change; there is no test framework to guard it")
 		}},
 		{17, func(f Facts) (task.VerdictKind, string) {
-			return when(f.Weak != "", task.VerifiedWeak, failing(len(f.Tests))+"; the suite is no worse than before; but "+f.Weak)
+			return when(f.Weak != "", task.VerifiedWeak, failing(f.Tests)+"; the suite is no worse than before; but "+f.Weak)
 		}},
 		{18, func(f Facts) (task.VerdictKind, string) {
-			return task.Verified, failing(len(f.Tests)) + "; the suite is no worse than before"
+			return task.Verified, failing(f.Tests) + "; the suite is no worse than before"
 		}},
 	}
 }
@@ -201,15 +204,30 @@ func rowNotRun(f Facts) (task.VerdictKind, string) {
 }
 
 func rowPassesOnBase(f Facts) (task.VerdictKind, string) {
+	if f.Undeclared && f.OutOfTime != "" {
+		return task.InvalidRed, f.OutOfTime
+	}
 	if f.Undeclared {
-		return task.NotReproducing, "no test fails on the base and passes with the change: write one that shows the bug"
+		return task.NotReproducing, "no test fails on the base" + f.inRuns(f.RedRuns) + " and passes with the change: write one that shows the bug"
 	}
 	for _, t := range f.Tests {
 		if len(t.Red) > 0 && !slices.ContainsFunc(t.Red, Seen.failed) {
-			return task.NotReproducing, t.Test + " passes on the base, so it does not show the bug"
+			return task.NotReproducing, t.Test + " passes on the base" + f.inRuns(len(t.Red)) + ", so it does not show the bug"
 		}
 	}
 	return "", ""
+}
+
+// inRuns says how often the tests were run without a failure and, of a race, what that leaves open.
+func (f Facts) inRuns(n int) string {
+	if n < 2 {
+		return ""
+	}
+	out := fmt.Sprintf(" in all %d runs", n)
+	if f.Race {
+		out += fmt.Sprintf(" (a race that shows in %.0f %% of the runs is missed in as many with a probability of %.2f)", minFailRate*100, math.Pow(1-minFailRate, float64(n)))
+	}
+	return out
 }
 
 func rowWeakRed(f Facts) (task.VerdictKind, string) {
@@ -315,11 +333,33 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-func failing(n int) string {
-	if n == 1 {
+func failing(tests []TestFacts) string {
+	var rates []string
+	for _, t := range tests {
+		if n := howMany(t.Red, Seen.failed); n < len(t.Red) {
+			rates = append(rates, fmt.Sprintf("in %d of %d runs on the base, for the right reason, and passes in all %d with the change", n, len(t.Red), len(t.Green)))
+			if len(tests) > 1 {
+				rates[len(rates)-1] = t.Test + " fails " + rates[len(rates)-1]
+			}
+		}
+	}
+	switch {
+	case len(tests) == 1 && len(rates) == 1:
+		return "the test fails " + rates[0]
+	case len(tests) == 1:
 		return "the test fails on the base for the right reason and passes with the change"
 	}
-	return fmt.Sprintf("all %d tests fail on the base for the right reason and pass with the change", n)
+	return join(fmt.Sprintf("all %d tests fail on the base for the right reason and pass with the change", len(tests)), some(rates))
+}
+
+func howMany(runs []Seen, is func(Seen) bool) int {
+	n := 0
+	for _, s := range runs {
+		if is(s) {
+			n++
+		}
+	}
+	return n
 }
 
 // some lists the first few of many.

@@ -175,6 +175,9 @@ func (p *proof) settleUndeclared(first ran) {
 		p.facts.Tests = new
 	}
 	p.facts.Undeclared = len(p.facts.Tests) == 0
+	if p.facts.Undeclared && first.timedOut {
+		p.facts.OutOfTime = p.outOfTime(first, "with the change")
+	}
 }
 
 func (p *proof) count(r ran) {
@@ -380,7 +383,7 @@ func (p *proof) confirm(ctx context.Context, suspects map[string]Place, rec *tas
 	}
 	for _, id := range sortedKeys(suspects) {
 		if crowded[id] {
-			p.facts.Regressions = append(p.facts.Regressions, id+" (only with the whole suite: it depends on other tests)")
+			p.facts.Regressions = append(p.facts.Regressions, id+" (only with the whole suite: it depends on other tests"+p.flaked(id)+")")
 		} else if flaky[id] {
 			p.verdict.Suite.Flaky = append(p.verdict.Suite.Flaky, id)
 		} else {
@@ -388,49 +391,6 @@ func (p *proof) confirm(ctx context.Context, suspects map[string]Place, rec *tas
 		}
 	}
 	return nil
-}
-
-// inCrowd finds, of the tests that failed in the suite and pass when run again without it, those
-// that fail in every run of the whole suite with the change and in none on the base: what they
-// depend on is another test, and not chance.
-func (p *proof) inCrowd(ctx context.Context, suspects map[string]Place, passed map[string]bool, rec *task.PhaseRecord) (map[string]bool, error) {
-	left := map[string]bool{}
-	for id := range suspects {
-		if passed[id] && p.job.Baseline.Tests[id] == task.Pass && p.job.Flakes[id] == 0 {
-			left[id] = true
-		}
-	}
-	for _, side := range []struct {
-		purpose string
-		placed  []git.Change
-		fails   bool
-	}{{"green", p.job.Changes, true}, {"green", p.job.Changes, true}, {"baseline", nil, false}} {
-		if len(left) == 0 {
-			return left, nil
-		}
-		r, err := p.bench(ctx, side.purpose, side.placed, nil, rec)
-		if err != nil {
-			return nil, err
-		}
-		for id := range left {
-			// Not to be run at all is what a change can do to a test as well.
-			if c, there := r.cases[id]; (there && !c.Failed()) == side.fails {
-				delete(left, id)
-			}
-		}
-	}
-	return left, nil
-}
-
-// confirmations is how often each side is run again: more often where a test is known to flake
-// in this repository.
-func (p *proof) confirmations(suspects map[string]Place) int {
-	for id := range suspects {
-		if p.job.Flakes[id] > 0 {
-			return 2 * confirmRuns
-		}
-	}
-	return confirmRuns
 }
 
 // copies is row 15: the suite with the change, but with the base's own runner configuration

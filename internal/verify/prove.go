@@ -164,6 +164,9 @@ func (p *proof) redOutput() string {
 			fmt.Fprintf(&b, "%s on base + tests: %s\n%s\n", t.Test, c.Status, said(c))
 		}
 	}
+	if b.Len() == 0 && p.facts.Undeclared && len(p.reds) > 0 {
+		b.WriteString(p.reds[len(p.reds)-1].output)
+	}
 	return strings.TrimSpace(b.String())
 }
 

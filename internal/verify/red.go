@@ -23,6 +23,7 @@ type proof struct {
 	placed   []git.Change     // on the base for red: Tests, and Configuration where they need it
 	places   map[string]Place // of the declared tests, by id
 	redSaw   map[string]Case  // first red result by id
+	reds     []ran            // the runs that showed which tests fail on the base: several where none did at first
 	headSaw  map[string]Case  // first green result by id
 	suiteSaw map[string]Case  // the suite's run with the change
 
@@ -68,7 +69,7 @@ func (v *Verifier) newProof(job Job) (*proof, error) {
 		return nil, err
 	}
 	p.facts.ExitCodes = p.plan.exitCodes()
-	if job.Race {
+	if p.facts.Race = job.Race; job.Race {
 		_, p.racing = p.plan.racing()
 	}
 	if len(p.plan.Suites) == 0 {
@@ -126,6 +127,9 @@ func (p *proof) red(ctx context.Context, n int) (task.PhaseRecord, error) {
 		err = p.redOn(ctx, n, &rec)
 	}
 	rec.Tree = treeDigest(p.job.Snapshot.Base, p.placed)
+	if said := p.repeated(); said != "" {
+		rec.Note += said + "; "
+	}
 	rec.Note += "tests " + treeDigest("", p.parts.tests)
 	rec.Millis = p.v.Now().Sub(start).Milliseconds()
 	rec.Complete = err == nil
@@ -157,9 +161,11 @@ func (p *proof) redOn(ctx context.Context, n int, rec *task.PhaseRecord) error {
 	if err != nil {
 		return err
 	}
-	p.identify(first)
-	p.mark(true, true)
-	for i := 1; i < n; i++ {
+	runs, err := p.untilFailing(ctx, n, first, where, rec)
+	if err != nil {
+		return err
+	}
+	for i := runs; i < n; i++ {
 		if k, _ := decideRed(p.facts); k != "" && k != task.FlakyRepro {
 			return nil // more runs would not change it
 		}
@@ -238,9 +244,12 @@ func (p *proof) bench(ctx context.Context, purpose string, placed []git.Change, 
 	return r, err
 }
 
-// identify turns what the agent declared into stable ids, from the first red run.
-func (p *proof) identify(r ran) {
-	p.facts.Tests, p.facts.Undeclared = nil, false
+// identify turns what the agent declared into stable ids, from the red runs so far: one, where
+// something fails in it.
+func (p *proof) identify(runs []ran) {
+	p.facts.Tests, p.facts.Undeclared, p.facts.RedRuns = nil, false, len(runs)
+	p.reds = runs
+	r := merged(runs)
 	if len(p.job.Declared) == 0 {
 		p.identifyUndeclared(r)
 		return
@@ -292,7 +301,11 @@ func withFile(pl Place, tests []git.Change) Place {
 func (p *proof) note(r ran, id string) {
 	p.places[id], p.redSaw[id] = r.cases[id].Place, r.cases[id]
 	p.places[id] = withFile(p.places[id], p.parts.tests)
-	p.facts.Tests = append(p.facts.Tests, TestFacts{Test: id, Red: []Seen{p.see(r, id, true)}})
+	t := TestFacts{Test: id}
+	for _, run := range p.reds {
+		t.Red = append(t.Red, p.see(run, id, true))
+	}
+	p.facts.Tests = append(p.facts.Tests, t)
 }
 
 func (p *proof) identifyScript(r ran, declared string) {
@@ -411,6 +424,9 @@ func (p *proof) identifyUndeclared(r ran) {
 		return
 	}
 	p.facts.Undeclared = len(p.facts.Tests) == 0
+	if p.facts.Undeclared && r.timedOut {
+		p.facts.OutOfTime = p.outOfTime(r, "on the base")
+	}
 }
 
 // see is one test's result in one run, with what its absence means.
