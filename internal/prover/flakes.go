@@ -29,7 +29,7 @@ func (p *Prover) Verify(ctx context.Context, c config.Repo, job verify.Job) (tas
 	var known flakes
 	doc, err := p.cfg.Snapshots.RepoNote(job.Snapshot, flakesNote)
 	if err == nil && json.Unmarshal(doc, &known) == nil {
-		job.Flakes = known.Tests
+		job.Flakes, job.Earlier = known.Tests, known.Verifications
 	}
 	v, err := p.Verifier(c).Verify(ctx, job)
 	if err != nil {

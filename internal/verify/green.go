@@ -437,13 +437,16 @@ func (p *proof) copies(ctx context.Context, rec *task.PhaseRecord) error {
 			shown = append(shown, id+" fails")
 		}
 	}
-	what := some(paths(p.parts.hooks))
+	what, needs := some(paths(p.parts.hooks)), "the change of "+some(paths(p.parts.hooks))
+	if !slices.ContainsFunc(p.parts.hooks, func(c git.Change) bool { return !slices.Contains(p.verdict.Tests, c.Path) }) {
+		needs = what + ", which holds tests and can change their outcome as well (see the findings)"
+	}
 	switch {
 	case len(shown) > 0:
 		p.facts.BaseCopies, p.facts.CopiesShow = CopiesDiffer, some(shown)+" without the change of "+what
 		rec.Note = "the outcome differs with the base's copies of " + what
 	case len(undecided) > 0:
-		p.facts.BaseCopies, p.facts.CopiesShow = CopiesUndecided, some(undecided)+" needs the change of "+what
+		p.facts.BaseCopies, p.facts.CopiesShow = CopiesUndecided, some(undecided)+" needs "+needs
 		rec.Note = "undecided with the base's copies of " + what
 	default:
 		p.facts.BaseCopies = CopiesSame

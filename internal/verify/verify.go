@@ -62,6 +62,7 @@ type Job struct {
 	Hang     bool           // the issue is about a hang: a timeout may be red
 	Race     bool           // the issue is about a race: declared tests run under the race detector where there is one
 	Flakes   map[string]int // in how many earlier verifications of this repository a test flaked, by id
+	Earlier  int            // how many these verifications were
 	Baseline Baseline
 	Progress func(phase, note string) // may be nil
 }
