@@ -284,9 +284,7 @@ func (b *builder) write(d *draft) error {
 	}
 	for _, s := range d.docs {
 		b.stats.Text += s.size
-		if base := path.Base(s.path); base == ".ignore" || base == ".rgignore" {
-			b.man.Rules = true
-		}
+		b.man.Rules = b.man.Rules || foreignRules(path.Base(s.path))
 	}
 	b.stats.Files += len(d.docs)
 	b.man.Segments = append(b.man.Segments, segmentInfo{Name: name, Docs: len(d.docs), Bytes: size, Sum: sum.Sum32()})

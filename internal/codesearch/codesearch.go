@@ -32,10 +32,20 @@ type Count struct {
 	Lines int
 }
 
-// Line is one matching line.
+// Pick says which lines of the files to return.
+type Pick struct {
+	First  int     // matching lines of each file that are looked at, the first ones
+	Around int     // lines before and behind each that is returned
+	Only   [][]int // for each file the numbers, ascending, of those to return; nil: all that are looked at
+	Bytes  int     // most of a line; 0: any number
+}
+
+// Line is one line of a file.
 type Line struct {
 	Number int    // from 1
-	Text   []byte // without its end
+	Match  bool   // it was picked; else it is near to one that was
+	Text   []byte // without its line feed, as much as was wanted
+	Size   int    // of the whole line; a carriage return at its end counts when Text has it
 }
 
 // Answer is what the index knows.

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // ManifestName is the file of an index without which it is none.
@@ -64,6 +66,7 @@ type Index struct {
 	dir   string
 	man   manifest
 	parts []part
+	rules func() ([]string, error) // files that decide what is ignored
 }
 
 type part struct {
@@ -83,6 +86,7 @@ func Open(dir string) (*Index, error) {
 		return nil, err
 	}
 	x := &Index{dir: dir}
+	x.rules = sync.OnceValues(x.findRules)
 	if st.Size() > maxManifest {
 		return nil, errDamaged
 	}
@@ -130,6 +134,17 @@ func (x *Index) Stats() Stats { return x.man.Stats }
 
 // ForeignRules reports whether the tree has rules about ignored files that git does not know.
 func (x *Index) ForeignRules() bool { return x.man.Rules }
+
+// findRules looks through the names of all files.
+func (x *Index) findRules() (list []string, err error) {
+	err = x.Children("", func(p string) bool {
+		if isRules(path.Base(p)) {
+			list = append(list, p)
+		}
+		return true
+	})
+	return list, err
+}
 
 // Has reports whether a file is in the index.
 func (x *Index) Has(path string) (bool, error) {

@@ -65,9 +65,9 @@ func (x *Index) Search(ctx context.Context, t *Tree, q Query) (Answer, error) {
 	}
 	slices.Sort(ans.Ask)
 	ans.Files = len(list)
-	counts, err := each(ctx, t, p, list, func(m *matcher, text []byte, k kind) int {
+	counts, err := each(ctx, t, p, list, func(m *matcher, i int, text []byte) int {
 		n := 0
-		m.lines(text, k, func(int, int) bool { n++; return true })
+		m.lines(text, list[i].kind, func(int, int) bool { n++; return true })
 		return n
 	})
 	if err != nil {
@@ -82,10 +82,9 @@ func (x *Index) Search(ctx context.Context, t *Tree, q Query) (Answer, error) {
 	return ans, nil
 }
 
-// Lines returns the matching lines of some files of the index, at most limit of each, with their
-// neighbours: a line that does not match itself has a negative number. The files are those of an
-// [Answer.Counts] of the same query.
-func (x *Index) Lines(ctx context.Context, t *Tree, q Query, paths []string, limit, around int) ([][]Line, error) {
+// Lines returns lines of some files of the index with their neighbours, by their numbers. The files
+// are those of an [Answer.Counts] of the same query.
+func (x *Index) Lines(ctx context.Context, t *Tree, q Query, paths []string, pick Pick) ([][]Line, error) {
 	p, err := compile(q)
 	if err != nil {
 		return nil, err
@@ -105,56 +104,76 @@ func (x *Index) Lines(ctx context.Context, t *Tree, q Query, paths []string, lim
 		}
 		list[i] = candidate{path, d.kind}
 	}
-	return each(ctx, t, p, list, func(m *matcher, text []byte, k kind) []Line { return m.collect(text, k, limit, around) })
+	return each(ctx, t, p, list, func(m *matcher, i int, text []byte) []Line {
+		picked := func(int) bool { return true }
+		if pick.Only != nil {
+			picked = func(number int) bool {
+				_, ok := slices.BinarySearch(pick.Only[i], number)
+				return ok
+			}
+		}
+		return m.collect(text, list[i].kind, pick, picked)
+	})
 }
 
 // collect copies matching lines and their neighbours.
-func (m *matcher) collect(text []byte, k kind, limit, around int) []Line {
+func (m *matcher) collect(text []byte, k kind, pick Pick, picked func(number int) bool) []Line {
 	type span struct{ start, end int }
 	var hits []span
 	m.lines(text, k, func(start, end int) bool {
 		hits = append(hits, span{start, end})
-		return len(hits) < limit
+		return len(hits) < pick.First
 	})
 	var out []Line
-	number, hit, last := 0, 0, -1 // last: number of the latest line that is in out
-	var before []span             // the latest lines that are not
+	number, last := 0, 0 // last: number of the latest line that is in out
+	add := func(n int, s span, match bool) {
+		line := text[s.start:s.end]
+		size := len(line)
+		if pick.Bytes > 0 && size > pick.Bytes {
+			size = len(bytes.TrimSuffix(line, []byte{'\r'}))
+			line = line[:pick.Bytes]
+		}
+		out, last = append(out, Line{n, match, slices.Clone(line), size}), n
+	}
+	var before []span // the latest lines that are not
 	trail := 0
-	for at := 0; at < len(text) && (hit < len(hits) || trail > 0); {
-		end := len(text)
+	for at := 0; at < len(text) && (len(hits) > 0 || trail > 0); {
+		s := span{at, len(text)}
 		if n := bytes.IndexByte(text[at:], '\n'); n >= 0 {
-			end = at + n
+			s.end = at + n
 		}
 		number++
+		hit := len(hits) > 0 && hits[0].start == at
+		if hit {
+			hits = hits[1:]
+		}
 		switch {
-		case hit < len(hits) && hits[hit].start == at:
+		case hit && picked(number):
 			for i, s := range before {
 				if n := number - len(before) + i; n > last {
-					out = append(out, Line{-n, slices.Clone(text[s.start:s.end])})
+					add(n, s, false)
 				}
 			}
 			before = before[:0]
-			out = append(out, Line{number, slices.Clone(text[at:end])})
-			last, trail = number, around
-			hit++
+			add(number, s, true)
+			trail = pick.Around
 		case trail > 0:
-			out = append(out, Line{-number, slices.Clone(text[at:end])})
-			last = number
+			add(number, s, false)
 			trail--
-		case around > 0:
-			if len(before) == around {
+		case pick.Around > 0:
+			if len(before) == pick.Around {
 				before = slices.Delete(before, 0, 1)
 			}
-			before = append(before, span{at, end})
+			before = append(before, s)
 		}
-		at = end + 1
+		at = s.end + 1
 	}
 	return out
 }
 
-// each reads the files on all processors and hands their texts over; the results are in the
-// order of the files. A file that is gone gives the zero value.
-func each[T any](ctx context.Context, t *Tree, p *plan, list []candidate, do func(m *matcher, text []byte, k kind) T) ([]T, error) {
+// each reads the files on all processors and hands their texts over, with the places of the files
+// in the list; so are the results ordered. A file that is gone gives the zero value.
+func each[T any](ctx context.Context, t *Tree, p *plan, list []candidate, do func(m *matcher, i int, text []byte) T) ([]T, error) {
 	out := make([]T, len(list))
 	workers := min(runtime.GOMAXPROCS(0), (len(list)+15)/16)
 	var next atomic.Int64
@@ -179,7 +198,7 @@ func each[T any](ctx context.Context, t *Tree, p *plan, list []candidate, do fun
 				mu.Unlock()
 				return
 			}
-			out[i] = do(m, m.text, list[i].kind)
+			out[i] = do(m, i, m.text)
 		}
 	}
 	for range workers - 1 {

@@ -125,18 +125,14 @@ func FuzzParseMatches(f *testing.F) {
 	f.Add([]byte(`{"type":"context","data":{"path":{"bytes":"/w=="},"lines":{"bytes":"%%"},"line_number":3}}` + "\n"))
 	f.Add([]byte("a\x003\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		list, _ := parseMatches(bytes.NewReader(b), 10)
-		n := 0
+		list, _ := parseMatches(bytes.NewReader(b), lines{only: map[string][]int{"a": {3, 5}}, context: 1})
 		for _, m := range list {
-			if !m.Context {
-				n++
+			if m.Path != "a" || m.Line < 2 || m.Line > 6 || m.Context != (m.Line%2 == 0) {
+				t.Errorf("not wanted: %+v", m)
 			}
 			if len(m.Text) > 10*MaxMatchBytes || !utf8.ValidString(m.Path) {
 				t.Errorf("match %+v", m)
 			}
-		}
-		if n > 10 {
-			t.Errorf("%d matches", n)
 		}
 		counts, _ := parseCounts(bytes.NewReader(b))
 		for _, c := range counts {
@@ -150,7 +146,7 @@ func FuzzParseMatches(f *testing.F) {
 func TestHugeLinesOfRipgrepAreSkipped(t *testing.T) {
 	one := `{"type":"match","data":{"path":{"text":"%s"},"lines":{"text":"x\n"},"line_number":1}}` + "\n"
 	in := strings.NewReader(fmt.Sprintf(one, "a") + fmt.Sprintf(one, strings.Repeat("b", maxRGLine)) + fmt.Sprintf(one, "c"))
-	list, err := parseMatches(in, 10)
+	list, err := parseMatches(in, lines{})
 	if err != nil || len(list) != 2 || list[1].Path != "c" {
 		t.Errorf("got %d matches, %v", len(list), err)
 	}

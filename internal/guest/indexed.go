@@ -5,12 +5,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/daybreak-agent/daybreak/internal/codesearch"
 )
@@ -60,44 +58,24 @@ func (s *server) searchIndexed(ctx context.Context, r SearchRequest, paths []str
 		files = append(files, FileCount{Path: c.Path, Count: c.Lines})
 	}
 	slices.SortFunc(files, func(a, b FileCount) int { return strings.Compare(a.Path, b.Path) })
-	res, limit, each := shape(r, files, false)
+	res, limit, total := shape(r, files, false)
 	res.Indexed = true
-	if limit == 0 {
-		return res, true, nil
+	names := make([]string, len(asked))
+	for i, f := range asked {
+		names[i] = f.Path
 	}
-	res.Matches, res.Error, err = s.indexedLines(ctx, q, r, known, limit, each)
-	if err != nil {
-		return SearchResult{}, true, err
-	}
-	if len(asked) > 0 {
-		names := make([]string, len(asked))
-		for i, f := range asked {
-			names[i] = f.Path
+	base = base[:len(base)-len(globs)]
+	globs, dirs = oneByOne(names)
+	base = append(base, globs...)
+	err = s.fill(&res, r, limit, total, func(w lines) ([]Match, string, error) {
+		out, err := s.indexedLines(ctx, q, known, limit, w)
+		if err != nil || len(asked) == 0 {
+			return out, "", err
 		}
-		globs, dirs := oneByOne(names)
-		more, out, err := s.matchingLines(ctx, append(base[:len(base)-len(globs)], globs...), r, dirs, limit, each)
-		if err != nil {
-			return SearchResult{}, true, err
-		}
-		res.Matches, res.Error = append(res.Matches, more...), cmp.Or(res.Error, out)
-	}
-	slices.SortStableFunc(res.Matches, func(a, b Match) int { return strings.Compare(a.Path, b.Path) })
-	res.Matches = cutMatches(res.Matches, limit)
-	return res, true, nil
-}
-
-// cutMatches keeps the first limit matches and what stands around them.
-func cutMatches(list []Match, limit int) []Match {
-	n := 0
-	for i, m := range list {
-		if m.Context {
-			continue
-		}
-		if n++; n > limit {
-			return list[:i]
-		}
-	}
-	return list
+		more, complaint, err := s.matchingLines(ctx, base, r.Pattern, dirs, w)
+		return append(out, more...), complaint, err
+	})
+	return res, true, err
 }
 
 func indexQuery(r SearchRequest, paths []string) codesearch.Query {
@@ -124,7 +102,7 @@ func (s *server) askIndex(ctx context.Context, q codesearch.Query) (known []code
 	if s.rulesTouched() {
 		return nil, nil, codesearch.ErrAsk
 	}
-	changes, err := s.index.Changes(ctx, s.opts.Root, s.began)
+	changes, err := s.index.Changes(ctx, s.opts.Root, s.began, s.ignored)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -152,9 +130,6 @@ func (s *server) askIndex(ctx context.Context, q codesearch.Query) (known []code
 	if err != nil {
 		return nil, nil, err
 	}
-	if live, err = s.notIgnored(ctx, live); err != nil {
-		return nil, nil, err
-	}
 	ask = append(ans.Ask, live...)
 	for _, p := range q.Paths { // a file that is named is read to its end, whatever it holds
 		if slices.Contains(ask, p) {
@@ -162,55 +137,6 @@ func (s *server) askIndex(ctx context.Context, q codesearch.Query) (known []code
 		}
 	}
 	return ans.Counts, ask, nil
-}
-
-// rulesTouched reports whether there may be rules about ignored files outside the work tree's own.
-func (s *server) rulesTouched() bool {
-	home, _ := os.UserHomeDir()
-	for _, p := range []string{".gitconfig", ".config/git/ignore", ".config/git/config"} {
-		if _, err := os.Stat(filepath.Join(home, p)); home != "" && err == nil {
-			return true
-		}
-	}
-	for _, p := range []string{".git/info/exclude", ".git/config"} {
-		if codesearch.ChangedSince(filepath.Join(s.opts.Root, p), s.began) {
-			return true
-		}
-	}
-	return false
-}
-
-// checkIgnore prints those of its arguments that git ignores, a NUL after each.
-const checkIgnore = `printf '%s\0' "$@" | git check-ignore --no-index -z --stdin`
-
-// notIgnored drops the new files that a search of the tree passes over.
-func (s *server) notIgnored(ctx context.Context, files []string) ([]string, error) {
-	var fresh []string
-	for _, f := range files {
-		if ok, err := s.index.Has(f); err != nil {
-			return nil, err
-		} else if !ok {
-			fresh = append(fresh, f)
-		}
-	}
-	if len(fresh) == 0 {
-		return files, nil
-	}
-	if s.index.ForeignRules() {
-		return nil, codesearch.ErrAsk
-	}
-	ignored := make(map[string]bool)
-	_, err := s.helper(ctx, append([]string{"sh", "-c", checkIgnore, "sh"}, fresh...), func(in io.Reader) error {
-		b, err := io.ReadAll(io.LimitReader(in, maxCountBytes))
-		for _, f := range bytes.Split(b, []byte{0}) {
-			ignored[string(f)] = true
-		}
-		return ignoreEOF(err)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(slices.Clone(files), func(f string) bool { return ignored[f] }), nil
 }
 
 // oneByOne makes ripgrep look at these files and no others, as it looks at files that it finds
@@ -224,33 +150,37 @@ func oneByOne(files []string) (globs, dirs []string) {
 	return globs, slices.Compact(dirs)
 }
 
-// indexedLines reads the matching lines of the files that the index counted.
-func (s *server) indexedLines(ctx context.Context, q codesearch.Query, r SearchRequest, known []codesearch.Count, limit, each int) ([]Match, string, error) {
+// indexedLines reads lines of the files that the index counted.
+func (s *server) indexedLines(ctx context.Context, q codesearch.Query, known []codesearch.Count, limit int, w lines) ([]Match, error) {
 	tree, err := codesearch.OpenTree(s.opts.Root, nil)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	defer tree.Close()
-	var names []string
-	for _, c := range known {
-		names = append(names, c.Path)
+	pick := codesearch.Pick{First: cmp.Or(w.each, limit), Around: w.context, Bytes: MaxMatchBytes + utf8.UTFMax}
+	names := make([]string, len(known))
+	for i, c := range known {
+		names[i] = c.Path
+		if w.only != nil {
+			pick.Only = append(pick.Only, w.only[Escape([]byte(c.Path), false)])
+		}
 	}
-	if each == 0 {
-		each = limit
-	}
-	lines, err := s.index.Lines(ctx, tree, q, names, each, contextLines(r))
+	found, err := s.index.Lines(ctx, tree, q, names, pick)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	var out []Match
-	for i, list := range lines {
+	for i, list := range found {
 		for _, l := range list {
-			text := bytes.TrimSuffix(l.Text, []byte{'\r'})
+			if len(l.Text) == l.Size {
+				l.Text = bytes.TrimSuffix(l.Text, []byte{'\r'})
+				l.Size = len(l.Text)
+			}
 			out = append(out, Match{
-				Path: Escape([]byte(names[i]), false), Line: max(l.Number, -l.Number), Context: l.Number < 0,
-				Text: cutLine(text, len(text), MaxMatchBytes),
+				Path: Escape([]byte(names[i]), false), Line: l.Number, Context: !l.Match,
+				Text: cutLine(l.Text, l.Size, MaxMatchBytes),
 			})
 		}
 	}
-	return out, "", nil
+	return out, nil
 }

@@ -43,8 +43,9 @@ mkdir build; echo needle > build/out; echo needle > x.log
 git init -q . 2>/dev/null
 `
 
-// twoGuests serve the same work tree, one with the index of it as it was.
-func twoGuests(t *testing.T) (with, without *site) {
+// twoGuests serve the same work tree, one with the index of it as it was. The scripts are run before
+// that.
+func twoGuests(t *testing.T, scripts ...string) (with, without *site) {
 	t.Helper()
 	need(t, "rg")
 	need(t, "git")
@@ -55,6 +56,9 @@ func twoGuests(t *testing.T) (with, without *site) {
 	}
 	t.Setenv("LOWER", lower)
 	run(t, lower, checkout)
+	for _, script := range scripts {
+		run(t, lower, script)
+	}
 	index := filepath.Join(t.TempDir(), "index")
 	var said bytes.Buffer
 	if err := guest.BuildIndex(t.Context(), guest.IndexOptions{Root: lower, Out: index}, &said); err != nil {
@@ -209,6 +213,122 @@ func TestPreparedSymbolsAreCtags(t *testing.T) {
 		t.Run(step, func(t *testing.T) {
 			run(t, with.dir, step)
 			compare(t, queries[0], queries[7], guest.SymbolsRequest{Name: "Fresh", Refs: 3}, guest.SymbolsRequest{Name: "Ignored"})
+		})
+	}
+}
+
+// sameAnswer asks both guests and compares.
+func sameAnswer(t *testing.T, with, without *site, q guest.SearchRequest, indexed bool) guest.SearchResult {
+	t.Helper()
+	got, want := with.find(t, q), without.find(t, q)
+	if got.Indexed != indexed {
+		t.Errorf("%+v: answered from the index: %v", q, got.Indexed)
+	}
+	got.Indexed = false
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("%+v (-ripgrep +index):\n%s", q, d)
+	}
+	return got
+}
+
+// A definition is shown wherever in its file it is, and however much there is around it.
+func TestDefinitionAmongManyLines(t *testing.T) {
+	with, without := twoGuests(t, `
+mkdir w
+for i in $(seq 60); do for j in $(seq 8); do echo "	use(Widget{$i, $j})"; done > w/f$i.go; done
+for j in $(seq 4); do echo "// Widget is one, $j"; done > w/z.go
+printf 'type Widget struct {\n\tA, B int // Widget\n}\n' >> w/z.go
+printf 'func Test(t) { Widget }\nfunc Widget() {}\n' > w/z_test.go
+`)
+	changed := `for j in $(seq 9); do echo "x Widget $j"; done > w/new.go; printf 'class Widget:\n    Widget\n' >> w/new.go`
+	for _, step := range []string{"", changed} {
+		run(t, with.dir, step)
+		for _, q := range []guest.SearchRequest{
+			{Pattern: "Widget"}, {Pattern: `\bWidget\b`, Context: 2}, {Pattern: "Widget", Max: 3, Context: 10}, {Pattern: "widget", Max: 1}, {Pattern: `Widget\w*`, Max: 61},
+		} {
+			r := sameAnswer(t, with, without, q, true)
+			found, matches := map[string]bool{}, 0
+			for _, m := range r.Matches {
+				found[m.Text] = found[m.Text] || !m.Context
+				if !m.Context {
+					matches++
+				}
+			}
+			if !found["type Widget struct {"] && (step == "" || q.Max != 1) || step != "" && !found["class Widget:"] || !r.Truncated {
+				t.Errorf("%+v: %d lines without the definition", q, len(r.Matches))
+			}
+			if want := max(q.Max, guest.MaxMatches*(1-min(q.Max, 1))); matches != want {
+				t.Errorf("%+v: %d matches", q, matches)
+			}
+		}
+	}
+}
+
+// What commands leave behind does not keep the index from answering, as long as it is ignored.
+func TestIndexedSearchAmongIgnoredFiles(t *testing.T) {
+	with, without := twoGuests(t, `
+printf '*.o\n__pycache__/\nnode_modules\n' >> .gitignore
+mkdir -p venv/lib; echo '*' > venv/.gitignore; echo needle > venv/lib/x.py; echo '!*' > venv/lib/.ignore
+printf '[alias]\n\tx = y\n' >> .git/config
+`)
+	needle, fresh := guest.SearchRequest{Pattern: "needle"}, guest.SearchRequest{Pattern: `fresh\w*`, Context: 1}
+	touched := false
+	for _, step := range []struct {
+		script string
+		off    bool // from here on the index has no say
+	}{
+		{script: `for i in $(seq 1500); do echo needle > a/b/f$i.o; done; mkdir -p build/deep; for i in $(seq 1500); do echo needle > build/deep/$i; done`},
+		{script: `mkdir -p a/node_modules/p; cd a/node_modules/p; echo '!*' > .gitignore; echo '!*' > .ignore; echo 'needle fresh' > index.js; seq 25000 | split -l 1 -a 4 -`},
+		{script: `for d in . a a/b a/b/c vendor; do mkdir -p $d/__pycache__; printf 'needle\0' > $d/__pycache__/m.pyc; done`},
+		{script: `mkdir .pytest_cache; cd .pytest_cache; echo '*' > .gitignore; echo needle > README.md; mkdir v; echo needle > v/x`},
+		{script: `echo 'needle fresh' > venv/new; mkdir -p venv/lib/q; echo needle > venv/lib/q/x`},
+		{script: `mkdir -p newpkg/sub; echo 'gen*' > newpkg/.gitignore; echo 'needle fresh' | tee newpkg/a.go newpkg/gen.go newpkg/sub/gen2.go newpkg/sub/b.go`},
+		{script: `echo '!gen2.go' > newpkg/sub/.gitignore`},
+		{script: `rm newpkg/.gitignore`},
+		{script: `git config user.email x@y; git config core.excludesFile $PWD/.gitignore; git config core.ignoreCase true; echo 'needle fresh' > A.O`},
+		{script: `git config --file "$HOME/.gitconfig" user.name x`},
+		{script: `rm -r gone; mkdir gone; echo 'needle fresh' > gone/x.log; echo 'needle fresh' > gone/y`},
+		{script: `rm venv/.gitignore`, off: true}, // .ignore below it comes to light
+	} {
+		t.Run(step.script, func(t *testing.T) {
+			touched = touched || step.off
+			run(t, with.dir, step.script)
+			r := sameAnswer(t, with, without, needle, !touched)
+			if len(r.Files) < 40 {
+				t.Errorf("%d files", len(r.Files))
+			}
+			sameAnswer(t, with, without, fresh, !touched)
+			if s := with.asked(t, guest.SymbolsRequest{Name: "F1"}); !s.Indexed || len(s.Symbols) != 1 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// Each of these changes what is ignored, or may: ripgrep answers alone.
+func TestRulesThatTheIndexDoesNotKnow(t *testing.T) {
+	for _, script := range []string{
+		`rm .gitignore`,
+		`rm .gitignore; ln -s lines.txt .gitignore`,
+		`rm deep/.gitignore`,
+		`rm -r deep; mkdir deep; echo needle > deep/x.log`,
+		`echo '*.txt' > a/.gitignore`,
+		`echo '*.go' > a/b/c/.ignore`,
+		`mkdir -p n; echo '!*' > n/.rgignore; echo needle > n/x.log`,
+		`git init -q a/b/c 2>/dev/null; echo needle > a/b/c/x.log`,
+		`mkdir -p n; git init -q n 2>/dev/null; echo needle > n/x.log`,
+		`echo needle > module/x.log`, // git says it is ignored, ripgrep does not
+		`rm .git/info/exclude`,
+		`rm -r .git`,
+		`git config --file "$HOME/.gitconfig" core.excludesFile "$PWD/lines.txt"`,
+		`mkdir -p "$HOME/.config/git"; echo '*.txt' > "$HOME/.config/git/ignore"`,
+		`echo '*.txt' > "../.ignore"`,
+	} {
+		t.Run(script, func(t *testing.T) {
+			with, without := twoGuests(t, `mkdir deep; echo '*.md' > deep/.gitignore; echo needle | tee deep/x.md deep/y excluded; echo excluded > .git/info/exclude; mkdir module; git init -q module 2>/dev/null; echo needle > module/m.go`)
+			sameAnswer(t, with, without, guest.SearchRequest{Pattern: "needle"}, true)
+			run(t, with.dir, script)
+			sameAnswer(t, with, without, guest.SearchRequest{Pattern: "needle"}, false)
 		})
 	}
 }

@@ -102,7 +102,7 @@ func (s *server) linesOf(p string) [][]byte {
 
 // uses adds the lines that use a name: of all files the counts, of the nearest the lines.
 func (s *server) uses(ctx context.Context, name, near string, limit int, defined map[string]bool, res *SymbolsResult) error {
-	r := SearchRequest{Pattern: wordPattern(name), Case: "sensitive", Max: 1}
+	r := SearchRequest{Pattern: wordPattern(name), Case: "sensitive", counts: true}
 	all, err := s.search(ctx, r)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (s *server) uses(ctx context.Context, name, near string, limit int, defined
 	if len(paths) == 0 {
 		return nil
 	}
-	r.Paths, r.Max = paths, limit+len(defined)
+	r.Paths, r.Max, r.counts = paths, limit+len(defined), false
 	found, err := s.search(ctx, r)
 	if err != nil || found.Error != "" {
 		res.Error = found.Error

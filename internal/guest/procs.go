@@ -199,11 +199,19 @@ func (p *procs) launch(c *proc) error {
 
 // startPiped starts a helper of the guest's own whose standard output goes to a pipe; the
 // result holds the start of its standard error.
-func (p *procs) startPiped(argv []string, stdout *os.File) (*proc, ExecResult, error) {
+func (p *procs) startPiped(argv []string, stdin []byte, stdout *os.File) (*proc, ExecResult, error) {
 	id := p.number(true)
 	c := &proc{id: id, mark: p.mark(id), helper: true, done: make(chan struct{}), start: p.opts.Now(), seen: make(map[procKey]bool), out: newOutput("", 0, 4<<10, 1)}
 	c.cmd = p.command(c, argv, p.opts.Root, nil)
 	c.cmd.Stdout = stdout
+	feed, err := p.stdin(stdin)
+	if err != nil {
+		return nil, ExecResult{}, err
+	}
+	if feed != nil {
+		c.cmd.Stdin = feed
+		defer feed.Close()
+	}
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, ExecResult{}, fmt.Errorf("make a pipe: %w", err)

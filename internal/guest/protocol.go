@@ -9,7 +9,11 @@
 // edited as bytes; a command's process tree dies with it.
 package guest
 
-import "time"
+import (
+	"time"
+
+	"github.com/daybreak-agent/daybreak/internal/codesearch"
+)
 
 // ExecRequest starts a command.
 type ExecRequest struct {
@@ -127,9 +131,12 @@ type SearchRequest struct {
 	Context int      `json:"context,omitempty"`
 	Max     int      `json:"max,omitempty"`   // matches returned, default 200
 	Files   bool     `json:"files,omitempty"` // list matching file names by glob instead of searching text
+
+	counts bool // only the counts are wanted
 }
 
-// SearchResult is ranked by the tool, not here.
+// SearchResult is by path and line. When there are more matches than were asked for, it has those
+// that define something before any others, and of both as many from every file as can be.
 type SearchResult struct {
 	Files     []FileCount `json:"files"` // every file with a match, up to 5,000
 	Matches   []Match     `json:"matches,omitempty"`
@@ -195,20 +202,21 @@ type Match struct {
 
 // Limits of the guest. The tools' descriptions are written from them.
 const (
-	DefaultKeep   = 15_000   // bytes of output kept from the start, and from the end
-	MaxKeep       = 1 << 20  // the most a request may ask for
-	DefaultMaxLog = 64 << 20 // bytes of a command's log
-	MaxBackground = 16       // background commands at once
-	MaxWrite      = 64 << 20 // bytes of a written file
-	DefaultLines  = 2_000    // lines of a read
-	MaxReadBytes  = 60_000   // bytes of a read, in the form the model sees
-	MaxLineBytes  = 2_000    // of one line of a read, the rest is cut with a note
-	MaxMatchBytes = 400      // of one line of a search
-	MaxFiles      = 5_000    // files a search counts
-	MaxMatches    = 200      // matches a search returns unless asked for fewer
-	MaxSymbols    = 20       // definitions that are returned unless asked for more
-	MaxRefs       = 200      // lines that use a name
-	MaxNarrow     = 100      // files whose matches a search reads; of more it only gives the counts
+	DefaultKeep   = 15_000                 // bytes of output kept from the start, and from the end
+	MaxKeep       = 1 << 20                // the most a request may ask for
+	DefaultMaxLog = 64 << 20               // bytes of a command's log
+	MaxBackground = 16                     // background commands at once
+	MaxWrite      = 64 << 20               // bytes of a written file
+	DefaultLines  = 2_000                  // lines of a read
+	MaxReadBytes  = 60_000                 // bytes of a read, in the form the model sees
+	MaxLineBytes  = 2_000                  // of one line of a read, the rest is cut with a note
+	MaxMatchBytes = 400                    // of one line of a search
+	MaxFiles      = 5_000                  // files a search counts
+	MaxMatches    = 200                    // matches a search returns unless asked for fewer
+	MaxSymbols    = 20                     // definitions that are returned unless asked for more
+	MaxRefs       = 200                    // lines that use a name
+	MaxSearched   = codesearch.MaxFileSize // bytes of a file that is searched without being named
+	MaxNarrow     = 100                    // files whose matches a search reads; of more it only gives the counts
 )
 
 // procRequest names a command; For is used by Wait.

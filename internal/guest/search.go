@@ -21,15 +21,17 @@ import (
 
 const (
 	searchTimeout  = 60 * time.Second
-	maxCollected   = 1_000   // matches handed to the ranking
+	maxCollected   = 1_000   // matches that are returned
+	maxLooked      = 20_000  // and that are looked at to choose them
 	maxRGLine      = 1 << 20 // of rg's JSON
 	maxCountBytes  = 8 << 20 // of rg's counts
 	maxContext     = 10
 	maxSearchPaths = 100
 )
 
-// search answers a SearchRequest with two runs of ripgrep: one that counts, and, when the
-// files are few, one that reads their matches. Both orders are fixed.
+// search answers a SearchRequest with runs of ripgrep: one that counts, and, when the files are
+// few, one that reads their matches, and another for what stands around those that were chosen.
+// All orders are fixed.
 func (s *server) search(ctx context.Context, r SearchRequest) (SearchResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
@@ -54,15 +56,14 @@ func (s *server) search(ctx context.Context, r SearchRequest) (SearchResult, err
 	if out != "" {
 		return SearchResult{Error: out}, nil
 	}
-	res, limit, each := shape(r, files, ctx.Err() != nil)
-	if limit == 0 {
-		return res, nil
+	named := make([]string, len(files))
+	for i, f := range files {
+		named[i] = "./" + f.Path
 	}
-	var named []string
-	for _, f := range files {
-		named = append(named, "./"+f.Path)
-	}
-	res.Matches, res.Error, err = s.matchingLines(ctx, base, r, named, limit, each)
+	res, limit, total := shape(r, files, ctx.Err() != nil)
+	err = s.fill(&res, r, limit, total, func(w lines) ([]Match, string, error) {
+		return s.matchingLines(ctx, base, r.Pattern, named, w)
+	})
 	return res, err
 }
 
@@ -78,53 +79,101 @@ func (s *server) countLines(ctx context.Context, args []string, pattern string, 
 	return files, complaint, err
 }
 
-// matchingLines runs ripgrep for the lines themselves: limit in all, each of a file (0: as many
-// as there are).
-func (s *server) matchingLines(ctx context.Context, args []string, r SearchRequest, paths []string, limit, each int) (out []Match, complaint string, err error) {
-	args = append(slices.Clone(args), "--json", "--sort", "path", "--context", strconv.Itoa(contextLines(r)))
-	if each > 0 {
-		args = append(args, "--max-count", strconv.Itoa(each))
+// lines says which lines of the files to read.
+type lines struct {
+	each    int              // matching lines of a file that are looked at, the first ones; 0: all
+	context int              // lines around each
+	only    map[string][]int // by escaped path the numbers of those that are wanted, ascending; nil: all
+}
+
+// wants reports whether a line is one of those or stands around one; a match that is not wanted
+// itself is no more than that.
+func (w lines) wants(m *Match) bool {
+	if w.only == nil {
+		return true
 	}
-	args = append(args, "-e", r.Pattern, "--")
+	list := w.only[m.Path]
+	i, found := slices.BinarySearch(list, m.Line)
+	m.Context = !found
+	return found || (i < len(list) && list[i]-m.Line <= w.context) || (i > 0 && m.Line-list[i-1] <= w.context)
+}
+
+// matchingLines runs ripgrep for the lines themselves.
+func (s *server) matchingLines(ctx context.Context, args []string, pattern string, paths []string, w lines) (out []Match, complaint string, err error) {
+	args = append(slices.Clone(args), "--json", "--sort", "path", "--context", strconv.Itoa(w.context))
+	if w.each > 0 {
+		args = append(args, "--max-count", strconv.Itoa(w.each))
+	}
+	args = append(args, "-e", pattern, "--")
 	complaint, err = s.rg(ctx, append(args, paths...), func(in io.Reader) error {
 		var err error
-		out, err = parseMatches(in, limit)
+		out, err = parseMatches(in, w)
 		return err
 	})
 	return out, complaint, err
 }
 
-func contextLines(r SearchRequest) int { return min(max(r.Context, 0), maxContext) }
+// fill adds limit of the total of matching lines to an answer, as read finds them. When there are
+// more, it looks at them before it chooses: what defines the name may be anywhere.
+func (s *server) fill(res *SearchResult, r SearchRequest, limit, total int, read func(lines) ([]Match, string, error)) (err error) {
+	around := min(max(r.Context, 0), maxContext)
+	byPath := func(a, b Match) int { return strings.Compare(a.Path, b.Path) }
+	if limit == 0 {
+		return nil
+	}
+	if total <= limit {
+		res.Matches, res.Error, err = read(lines{context: around})
+		slices.SortStableFunc(res.Matches, byPath)
+		return err
+	}
+	res.Truncated = true
+	counts := make([]int, len(res.Files))
+	for i, f := range res.Files {
+		counts[i] = f.Count
+	}
+	deal, _ := share(counts, maxLooked)
+	w := lines{each: slices.Max(deal)}
+	all, complaint, err := read(w)
+	if err != nil || complaint != "" {
+		res.Error = complaint
+		return err
+	}
+	slices.SortStableFunc(all, byPath)
+	if res.Matches = RankingOf(r).choose(all, limit); around == 0 {
+		return nil
+	}
+	w.context, w.only = around, make(map[string][]int)
+	for _, m := range res.Matches {
+		w.only[m.Path] = append(w.only[m.Path], m.Line)
+	}
+	res.Matches, res.Error, err = read(w)
+	slices.SortStableFunc(res.Matches, byPath)
+	return err
+}
 
 // shape makes the answer of the counts. limit is how many lines to read, none when there are too
-// many files or none; each is the share of a file when not all can be shown, so that the first
-// one does not use up the whole answer.
-func shape(r SearchRequest, files []FileCount, cut bool) (res SearchResult, limit, each int) {
+// many files or none; total is how many there are.
+func shape(r SearchRequest, files []FileCount, cut bool) (res SearchResult, limit, total int) {
 	res.Files = slices.Clone(files)
 	if len(files) >= MaxFiles || cut {
 		res.Files, res.Truncated = res.Files[:min(len(files), MaxFiles)], true
 	}
-	total := 0
 	for i, f := range res.Files {
 		res.Files[i].Path = Escape([]byte(f.Path), false)
 		total += f.Count
 	}
-	if len(files) == 0 || len(files) > MaxNarrow {
-		return res, 0, 0
+	if len(files) == 0 || len(files) > MaxNarrow || r.counts {
+		return res, 0, total
 	}
 	limit = r.Max
 	if limit <= 0 || limit > maxCollected {
 		limit = MaxMatches
 	}
-	if total > limit {
-		res.Truncated = true
-		each = max(limit/len(files), 1)
-	}
-	return res, limit, each
+	return res, limit, total
 }
 
 func rgArgs(r SearchRequest) []string {
-	args := []string{"--no-config", "--hidden", "--glob", "!.git", "--color", "never", "--max-filesize", "16M"}
+	args := []string{"--no-config", "--hidden", "--glob", "!.git", "--color", "never", "--max-filesize", strconv.Itoa(MaxSearched)}
 	if r.Literal {
 		args = append(args, "--fixed-strings")
 	}
@@ -227,12 +276,17 @@ var errNoHelper = errors.New("cannot run in the sandbox")
 // helper runs a program of ours and hands its output to parse, which may stop early: the program
 // is then killed.
 func (s *server) helper(ctx context.Context, argv []string, parse func(io.Reader) error) (ExecResult, error) {
+	return s.helperFed(ctx, argv, nil, parse)
+}
+
+// helperFed is helper for a program that reads.
+func (s *server) helperFed(ctx context.Context, argv []string, stdin []byte, parse func(io.Reader) error) (ExecResult, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return ExecResult{}, fmt.Errorf("make a pipe: %w", err)
 	}
 	defer read.Close()
-	c, res, err := s.procs.startPiped(argv, write)
+	c, res, err := s.procs.startPiped(argv, stdin, write)
 	write.Close()
 	if err != nil {
 		return ExecResult{}, err
@@ -318,13 +372,12 @@ type rgMessage struct {
 	} `json:"data"`
 }
 
-// parseMatches reads rg's JSON lines until limit matches were seen; context lines count
-// against a limit of their own. A line too long to decode is skipped.
-func parseMatches(in io.Reader, limit int) ([]Match, error) {
+// parseMatches reads those of rg's JSON lines that are wanted. A line too long to decode is
+// skipped.
+func parseMatches(in io.Reader, w lines) ([]Match, error) {
 	b := bufio.NewReaderSize(in, 64<<10)
 	var out []Match
 	var line []byte
-	matches := 0
 	for {
 		var long bool
 		var err error
@@ -342,23 +395,20 @@ func parseMatches(in io.Reader, limit int) ([]Match, error) {
 		if m.Type != "match" && m.Type != "context" {
 			continue
 		}
-		text := splitLines(m.Data.Lines.raw())
-		if len(text) == 0 {
-			text = [][]byte{nil}
-		}
-		if m.Type == "match" {
-			if matches++; matches > limit {
-				return out, nil
-			}
-		} else if len(out) > limit*(1+2*maxContext) {
-			return out, nil
-		}
-		out = append(out, Match{
+		one := Match{
 			Path:    Escape([]byte(filepath.Clean(string(m.Data.Path.raw()))), false),
 			Line:    m.Data.Line,
-			Text:    cutLine(text[0], len(text[0]), MaxMatchBytes),
 			Context: m.Type == "context",
-		})
+		}
+		if !w.wants(&one) {
+			continue
+		}
+		if text := splitLines(m.Data.Lines.raw()); len(text) > 0 {
+			one.Text = cutLine(text[0], len(text[0]), MaxMatchBytes)
+		}
+		if out = append(out, one); len(out) > maxLooked*2 {
+			return out, nil
+		}
 	}
 }
 

@@ -65,14 +65,16 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts ServerOptions)
 // server is one conversation. Requests run concurrently; replies are whole messages in any
 // order.
 type server struct {
-	opts    ServerOptions
-	tree    *tree
-	procs   *procs
-	index   *codesearch.Index // nil: none
-	names   *symbols.File     // nil: none
-	began   int64             // when the work tree was as it was indexed, by its clock
-	live    liveTags
-	running sync.WaitGroup
+	opts     ServerOptions
+	tree     *tree
+	procs    *procs
+	index    *codesearch.Index // nil: none
+	names    *symbols.File     // nil: none
+	began    int64             // when the work tree was as it was indexed, by its clock
+	rules    rules             // as they were then
+	live     liveTags
+	verdicts verdicts
+	running  sync.WaitGroup
 
 	files sync.Mutex // one change of a file at a time
 
@@ -115,7 +117,7 @@ func newServer(opts ServerOptions, out io.Writer) (*server, error) {
 			s.index = nil // ripgrep answers alone
 			return s, nil
 		}
-		s.names = openSymbols(opts)
+		s.rules, s.names = s.rulesNow(), openSymbols(opts)
 	}
 	return s, nil
 }

@@ -174,7 +174,7 @@ func (s *server) finder(ctx context.Context, near string, res *SymbolsResult) (f
 	if s.names == nil {
 		return scan, false, nil
 	}
-	changes, err := s.index.Changes(ctx, s.opts.Root, s.began)
+	changes, err := s.index.Changes(ctx, s.opts.Root, s.began, s.ignored)
 	if err != nil || len(changes.Files) > maxLive {
 		return scan, false, ctx.Err()
 	}
@@ -222,10 +222,6 @@ type liveFile struct {
 
 // liveTags reads the symbols of changed files that a search looks at.
 func (s *server) liveTags(ctx context.Context, files []string) ([]symbols.Tag, error) {
-	files, err := s.notIgnored(ctx, files)
-	if err != nil {
-		return nil, err
-	}
 	s.live.mu.Lock()
 	defer s.live.mu.Unlock()
 	if s.live.files == nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -41,7 +40,7 @@ func newSearch() Tool {
 
 func (t search) Spec() model.ToolSpec {
 	return model.ToolSpec{Name: "search", Schema: t.JSON(), Description: describe(searchText, map[string]any{
-		"max": guest.MaxMatches, "files": guest.MaxNarrow,
+		"max": guest.MaxMatches, "files": guest.MaxNarrow, "size": guest.MaxSearched >> 20,
 	})}
 }
 
@@ -73,7 +72,7 @@ func shapeSearch(in guest.SearchRequest, r guest.SearchResult) Result {
 	if len(r.Files) == 0 {
 		what := "No file matches the globs."
 		if !in.Files {
-			what = "No match. Ignored files (.gitignore) and .git are not searched; check case, escapes and paths."
+			what = fmt.Sprintf("No match. Ignored files (.gitignore), .git and files over %d MB are not searched unless paths names the file; check case, escapes and paths.", guest.MaxSearched>>20)
 		}
 		return Result{Text: what}
 	}
@@ -152,48 +151,47 @@ func writeTop(b *strings.Builder, title string, list []guest.FileCount) {
 	}
 }
 
-// rank orders matches: definitions, source, tests, what is no code, and last what nobody edits.
-type rank int
-
-const (
-	rankDefinition rank = iota
-	rankSource
-	rankTest
-	rankOther
-	rankAside
-	ranks
-)
-
-func (r rank) title() string {
+// title of a group of matches.
+func title(r guest.Rank) string {
 	return [...]string{"Definitions", "Source", "Tests", "Other files", "Generated and vendored"}[r]
 }
 
-// writeMatches groups matches by rank and file and returns how many were written.
-func writeMatches(b *strings.Builder, in guest.SearchRequest, matches []guest.Match) int {
-	groups := make([][]guest.Match, ranks)
-	defines := definitionOf(in)
-	rankOf := func(m guest.Match) rank {
-		r := fileRank(m.Path)
-		if r == rankSource && !m.Context && defines.MatchString(m.Text) {
-			return rankDefinition
-		}
-		return r
-	}
+// blocks takes matches apart where lines between them are missing.
+func blocks(matches []guest.Match) (out [][]guest.Match) {
 	for i, m := range matches {
-		m.Path, m.Text = guest.Escape([]byte(m.Path), false), guest.Escape([]byte(m.Text), false)
-		r := rankOf(m)
-		if in.Context > 0 {
-			r = fileRank(m.Path) // context must stay with its match
+		if i == 0 || m.Path != matches[i-1].Path || m.Line != matches[i-1].Line+1 {
+			out = append(out, nil)
 		}
-		_ = i
-		groups[r] = append(groups[r], m)
+		out[len(out)-1] = append(out[len(out)-1], m)
+	}
+	return out
+}
+
+// writeMatches groups matches by rank and file, each with what stands around it, and returns how
+// many were written.
+func writeMatches(b *strings.Builder, in guest.SearchRequest, matches []guest.Match) int {
+	groups := make([][]guest.Match, guest.Ranks)
+	ranking := guest.RankingOf(in)
+	for i, m := range matches {
+		matches[i].Path, matches[i].Text = guest.Escape([]byte(m.Path), false), guest.Escape([]byte(m.Text), false)
+	}
+	list := blocks(matches)
+	if in.Context == 0 { // each is its own
+		list = slices.Collect(slices.Chunk(matches, 1))
+	}
+	for _, block := range list {
+		r := guest.RankAside
+		for _, m := range block {
+			r = min(r, ranking.Of(m))
+		}
+		groups[r] = append(groups[r], block...)
 	}
 	shown := 0
 	for r, group := range groups {
 		if len(group) == 0 {
 			continue
 		}
-		fmt.Fprintf(b, "\n%s:\n", rank(r).title())
+		fmt.Fprintf(b, "\n%s:\n", title(guest.Rank(r)))
 		last, line := "", 0
 		for _, m := range group {
 			if b.Len()+len(m.Text)+len(m.Path) > maxResult {
@@ -215,42 +213,4 @@ func writeMatches(b *strings.Builder, in guest.SearchRequest, matches []guest.Ma
 		}
 	}
 	return shown
-}
-
-const definers = `(?:func(?:\s*\([^)]*\))?|def|class|struct|interface|type|enum|trait|impl|fn|const|var|let|static|module|namespace|function|package|macro_rules!|#define|protocol|object|record|union|typedef)`
-
-var (
-	word          = regexp.MustCompile(`^[\pL_$][\pL\pN_$]*$`)
-	anyDefinition = regexp.MustCompile(`^\s*(?:[a-z]+\s+){0,4}` + definers + `\s+[*&\pL_$]`)
-)
-
-// definitionOf recognises the line that defines what the pattern names, or any definition
-// when the pattern is not a name.
-func definitionOf(in guest.SearchRequest) *regexp.Regexp {
-	name := strings.TrimSuffix(strings.TrimPrefix(in.Pattern, `\b`), `\b`)
-	if !word.MatchString(name) {
-		return anyDefinition
-	}
-	re, err := regexp.Compile(`(?i)^\s*(?:[a-z]+\s+){0,4}` + definers + `\s+[*&]?` + regexp.QuoteMeta(name))
-	if err != nil {
-		return anyDefinition
-	}
-	return re
-}
-
-var (
-	testPath = regexp.MustCompile(`(?i)(^|/)(tests?|testdata|specs?|__tests__|e2e|fixtures)/|(^|/)(test_[^/]*|conftest)\.[^/]*$|[._-](test|spec|tests)\.[^/]*$|(?-i:[a-z0-9](Test|Tests|Spec))\.[^/.]+$`)
-	codeExts = []string{".go", ".py", ".js", ".ts", ".tsx", ".jsx", ".mjs", ".cjs", ".rs", ".java", ".kt", ".scala", ".c", ".h", ".cc", ".cpp", ".hpp", ".cs", ".rb", ".php", ".swift", ".m", ".ex", ".exs", ".erl", ".hs", ".ml", ".lua", ".pl", ".sh", ".bash", ".sql", ".vue", ".svelte", ".dart", ".zig", ".proto"}
-)
-
-func fileRank(p string) rank {
-	switch {
-	case guest.IsAside(p):
-		return rankAside
-	case !slices.Contains(codeExts, strings.ToLower(path.Ext(p))):
-		return rankOther
-	case testPath.MatchString(p):
-		return rankTest
-	}
-	return rankSource
 }

@@ -1,47 +1,13 @@
 package tool
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/guest"
 )
-
-func TestFileRank(t *testing.T) {
-	for p, want := range map[string]rank{
-		"a/b.go": rankSource, "a/b_test.go": rankTest, "tests/x.py": rankTest, "test_x.py": rankTest, "src/conftest.py": rankTest,
-		"a.spec.ts": rankTest, "a.test.js": rankTest, "src/FooTest.java": rankTest, "__tests__/a.js": rankTest,
-		"vendor/a/b.go": rankAside, "web/node_modules/a.js": rankAside, "api/zz_generated.deepcopy.go": rankAside, "api.pb.go": rankAside, "vendors.go": rankSource,
-		"contest.py": rankSource, "latest/x.rs": rankSource, "README.md": rankOther, "go.sum": rankOther, "testdata/x.json": rankOther, "Makefile": rankOther,
-	} {
-		if got := fileRank(p); got != want {
-			t.Errorf("%s: %s, want %s", p, got.title(), want.title())
-		}
-	}
-}
-
-func TestDefinitions(t *testing.T) {
-	for _, c := range []struct {
-		pattern, line string
-		want          bool
-	}{
-		{"Total", "func Total(p []int) int {", true},
-		{"Total", "func (c *Cart) Total() int {", true},
-		{"Total", "\treturn Total(p)", false},
-		{"Total", "func Sum() { Total() }", false},
-		{`\btotal\b`, "    async def total(self):", true},
-		{"Total", "export default class Total extends X {", true},
-		{"Total", "pub(crate) fn total() {", false}, // not recognised: it is ranked as source
-		{"total", "const total = 1", true},
-		{"Tot.*l", "type Total struct {", true},
-		{"Tot.*l", "x := Total{}", false},
-	} {
-		if got := definitionOf(guest.SearchRequest{Pattern: c.pattern}).MatchString(c.line); got != c.want {
-			t.Errorf("%s in %q: %v", c.pattern, c.line, got)
-		}
-	}
-}
 
 func TestLiteralHintLeavesShellAlone(t *testing.T) {
 	for _, line := range []string{"", "ls", "{ echo a; }", "[ -f x ] && echo", "[[ -f x ]]", "{", `echo '{"a":1}'`} {
@@ -100,6 +66,36 @@ func TestUnfinishedIsNeverAPass(t *testing.T) {
 	}
 }
 
+// A definition comes first with what stands around it, too.
+func TestDefinitionsComeFirst(t *testing.T) {
+	m := func(path string, line int, text string, context bool) guest.Match {
+		return guest.Match{Path: path, Line: line, Text: text, Context: context}
+	}
+	matches := []guest.Match{
+		m("a.go", 1, "// before", true), m("a.go", 2, "x := Widget{}", false), m("a.go", 3, "// behind", true),
+		m("b.go", 8, "// Widget does", false), m("b.go", 9, "type Widget struct {", false), m("b.go", 10, "\tA int", true), m("b.go", 30, "Widget()", false),
+		m("b_test.go", 1, "type Widget int", false),
+	}
+	for context, want := range map[int]string{
+		1: "\nDefinitions:\nb.go\n     8: // Widget does\n     9: type Widget struct {\n    10- \tA int\n" +
+			"\nSource:\na.go\n     1- // before\n     2: x := Widget{}\n     3- // behind\nb.go\n    30: Widget()\n\nTests:\nb_test.go\n     1: type Widget int\n",
+		0: "\nDefinitions:\nb.go\n     9: type Widget struct {\n" +
+			"\nSource:\na.go\n     2: x := Widget{}\nb.go\n     8: // Widget does\n    30: Widget()\n\nTests:\nb_test.go\n     1: type Widget int\n",
+	} {
+		list := slices.DeleteFunc(slices.Clone(matches), func(m guest.Match) bool { return m.Context && context == 0 })
+		var b strings.Builder
+		if n := writeMatches(&b, guest.SearchRequest{Pattern: "Widget", Context: context}, list); n != 5 || b.String() != want {
+			t.Errorf("%d lines around: %d shown:\n%s", context, n, b.String())
+		}
+	}
+}
+
+func TestNoMatchNamesWhatIsNotSearched(t *testing.T) {
+	if r := shapeSearch(guest.SearchRequest{Pattern: "x"}, guest.SearchResult{}); !strings.Contains(r.Text, "files over 16 MB are not searched") {
+		t.Error(r.Text)
+	}
+}
+
 func TestDescriptionsNameTheCodesNumbers(t *testing.T) {
 	for _, c := range []struct {
 		tool Tool
@@ -107,7 +103,7 @@ func TestDescriptionsNameTheCodesNumbers(t *testing.T) {
 	}{
 		{newRun(), []string{"10 minutes", "at most 60", "30,000 bytes", "at most 16"}},
 		{newRead(), []string{"2,000 lines", "60,000 bytes"}},
-		{newSearch(), []string{"at most 200", "more than 100 files"}},
+		{newSearch(), []string{"at most 200", "more than 100 files", "files over 16 MB"}},
 		{newWrite(), []string{"1,048,576 bytes"}},
 	} {
 		for _, want := range c.want {
