@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path"
@@ -65,15 +66,25 @@ func (v *Verifier) split(job Job) (parts, error) {
 		diff = append(diff, f)
 	}
 	p.tamper = tamper.Analyse(diff, classify)
-	hooked := map[string]bool{}
+	hooked, rewrites := map[string]bool{}, map[string]bool{}
 	for _, f := range p.tamper.Findings {
 		hooked[f.Path] = hooked[f.Path] || f.SubKind.Reconfigured()
+		rewrites[f.Path] = rewrites[f.Path] || f.SubKind.Reconfigured() && !f.Ends()
 	}
 	for _, c := range job.Changes {
 		class := classify(c.Path)
 		_, old := p.old[c.Path]
+		other := hookFile(c.Path) || !old && shadows(c.Path, job.Baseline.Plan) || foreign(c, p)
+		hook := hooked[c.Path] && !calm(c.Path, p.old[c.Path], c.Content)
 		switch {
-		case (hooked[c.Path] && !calm(c.Path, p.old[c.Path], c.Content) || hookFile(c.Path) || !old && shadows(c.Path, job.Baseline.Plan) || foreign(c, p)) && !holdsTests(c):
+		case goTests(c):
+			p.tests = append(p.tests, c)
+		case hook && !other && class.IsTests() && holdsTests(c):
+			p.tests = append(p.tests, c)
+			if rewrites[c.Path] || !forks.Match(c.Content) {
+				p.hooks = append(p.hooks, c)
+			}
+		case hook || other:
 			p.config, p.hooks = append(p.config, c), append(p.hooks, c)
 		case class.IsTests():
 			p.tests = append(p.tests, c)
@@ -148,11 +159,40 @@ func foreign(c git.Change, p parts) bool {
 
 var ownTests = regexp.MustCompile(`(?m)^func (?:Test[^a-z(]|Fuzz|Example)\w*\((?:\w+ \*testing\.[TF])?\)`)
 
-// holdsTests reports whether a Go test file has tests of its own beside a TestMain. Putting
-// the base's copy back would take the proof away with the hook, so such a file stays where it
-// is: what its tests did is read from their events.
-func holdsTests(c git.Change) bool {
+// goTests reports whether a Go test file has tests of its own beside a TestMain. Putting the
+// base's copy back would take the proof away with the hook, so such a file stays where it is:
+// what its tests did is read from their events.
+func goTests(c git.Change) bool {
 	return strings.HasSuffix(c.Path, "_test.go") && !c.Deleted && ownTests.Match(c.Content)
+}
+
+// forks recognises a file that makes processes of its own: one of those may end as it likes, and
+// takes no test's result with it.
+var forks = regexp.MustCompile(`\bfork\b|\bforkpty\b|\bmultiprocessing\b`)
+
+var testsIn = map[string]*regexp.Regexp{
+	".py":  regexp.MustCompile(`(?m)^\s*(?:async )?def test|^class \w*Test`),
+	".js":  regexp.MustCompile(`\b(?:it|test|describe|suite)\b[\w.]*\s*\(`),
+	".rb":  regexp.MustCompile(`(?m)^\s*(?:def test_|(?:it|specify|test|describe|context)\b.*(?:\bdo\b|\{))`),
+	".php": regexp.MustCompile(`\bfunction test|@test\b|#\[Test|\b(?:it|test)\s*\(`),
+	".jvm": regexp.MustCompile(`@\w*Test\b|\bextends\s+\w*(?:TestCase|Spec|Suite)\b`),
+	".cs":  regexp.MustCompile(`\[\s*(?:Fact|Theory|Test|TestCase|TestMethod|DataTestMethod)\b`),
+	".rs":  regexp.MustCompile(`#\[\s*(?:\w+::)*test\b`),
+	".c":   regexp.MustCompile(`\b(?:\w*TEST\w*|SCENARIO|BOOST_AUTO_\w+)\s*\(|\bint\s+main\s*\(`),
+}
+
+var likeExt = map[string]string{
+	".mjs": ".js", ".cjs": ".js", ".ts": ".js", ".mts": ".js", ".cts": ".js", ".jsx": ".js", ".tsx": ".js",
+	".java": ".jvm", ".kt": ".jvm", ".scala": ".jvm", ".groovy": ".jvm", ".cc": ".c", ".cpp": ".c", ".cxx": ".c",
+}
+
+// holdsTests reports whether the file of the change has tests of its own. They are what must be
+// red and green, whatever else is in the file; that is a finding, and where it could make an
+// outcome up, row 15 asks what holds without the file.
+func holdsTests(c git.Change) bool {
+	ext := path.Ext(c.Path)
+	re := testsIn[cmp.Or(likeExt[ext], ext)]
+	return !c.Deleted && re != nil && re.Match(c.Content)
 }
 
 func paths(changes []git.Change) []string {

@@ -9,6 +9,7 @@ package tamper
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
@@ -84,6 +85,12 @@ func (c Class) IsTests() bool { return c == ClassTest || c == ClassSnapshot }
 type Finding struct {
 	SubKind SubKind
 	task.Finding
+}
+
+// Ends reports whether the finding is about nothing but a process that ends early: results go
+// missing by that, and none is made up.
+func (f Finding) Ends() bool {
+	return f.SubKind == OutcomeHook && strings.Contains(f.Detail, "the process ")
 }
 
 // Result is what [Analyse] found, in order of path and line.
