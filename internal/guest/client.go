@@ -126,15 +126,43 @@ func (c *Client) Symbols(ctx context.Context, r SymbolsRequest) (SymbolsResult, 
 // Fetch returns up to max bytes of a regular file inside the sandbox. truncated is true when
 // the file is longer.
 func (c *Client) Fetch(ctx context.Context, path string, max int64) (data []byte, truncated bool, err error) {
-	if max < 0 {
-		max = 0
-	}
-	body, err := json.Marshal(fetchRequest{Path: path, Max: max})
+	return c.fetch(ctx, fetchRequest{Path: path, Max: max})
+}
+
+func (c *Client) fetch(ctx context.Context, r fetchRequest) (data []byte, truncated bool, err error) {
+	r.Max = max(r.Max, 0)
+	body, err := json.Marshal(r)
 	if err != nil {
 		return nil, false, err
 	}
-	h, data, err := c.call(ctx, opFetch, body, max)
+	h, data, err := c.call(ctx, opFetch, body, r.Max)
 	return data, h.Truncated, err
+}
+
+// fetchPart is how much of a file that is copied is in memory at a time.
+const fetchPart = 4 << 20
+
+// Copy writes a regular file inside the sandbox, of which it is known how large it is, to w. That
+// it is of another size, at the end or meanwhile, is an error; what was written until then is
+// never more than size.
+func (c *Client) Copy(ctx context.Context, w io.Writer, path string, size int64) error {
+	for at := int64(0); ; {
+		r := fetchRequest{Path: path, From: at, Max: min(size-at, fetchPart)}
+		data, more, err := c.fetch(ctx, r)
+		if err != nil {
+			return err
+		}
+		at += r.Max
+		if int64(len(data)) != r.Max || more != (at < size) {
+			return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%s has not the %d bytes that it is said to have", oneLine(path), size)}
+		}
+		if _, err := w.Write(data); err != nil {
+			return err
+		}
+		if at == size {
+			return nil
+		}
+	}
 }
 
 // ended is the error of a guest that went away by itself: with its sandbox, at a limit or

@@ -1,6 +1,7 @@
 package guest_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -275,3 +276,53 @@ func TestFetch(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// parts remembers how much it was given at once.
+type parts struct {
+	bytes.Buffer
+	largest int
+}
+
+func (p *parts) Write(b []byte) (int, error) {
+	p.largest = max(p.largest, len(b))
+	return p.Buffer.Write(b)
+}
+
+// A copy is as long as it was said to be, and never in memory as a whole.
+func TestCopy(t *testing.T) {
+	s := start(t)
+	text := strings.Repeat("0123456789abcde\n", 10<<16) // of 10 MiB
+	s.put(t, "big", text)
+	s.put(t, "empty", "")
+	for _, c := range []struct {
+		path string
+		size int64
+		ok   bool
+	}{
+		{"big", 10 << 20, true},
+		{"big", 10<<20 - 1, false},
+		{"big", 10<<20 + 1, false},
+		{"big", 8 << 20, false},
+		{"big", 12 << 20, false},
+		{"big", 0, false},
+		{"big", -1, false},
+		{"empty", 0, true},
+		{"empty", 1, false},
+		{".", 1, false},
+		{"nothing", 0, false},
+	} {
+		var got parts
+		err := s.Copy(t.Context(), &got, c.path, c.size)
+		if (err == nil) != c.ok || int64(got.Len()) > max(c.size, 0) || got.largest > 4<<20 || !strings.HasPrefix(text, got.String()) || c.ok && int64(got.Len()) != c.size {
+			t.Errorf("%s of %d bytes: %d bytes, %d at once, %v", c.path, c.size, got.Len(), got.largest, err)
+		}
+	}
+	full := errors.New("no room")
+	if err := s.Copy(t.Context(), failing{full}, "big", 10<<20); !errors.Is(err, full) {
+		t.Error(err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }

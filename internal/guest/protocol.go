@@ -228,5 +228,6 @@ type procRequest struct {
 // fetchRequest asks for a file's bytes.
 type fetchRequest struct {
 	Path string `json:"path"`
+	From int64  `json:"from,omitempty"` // byte
 	Max  int64  `json:"max"`
 }

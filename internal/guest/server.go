@@ -279,6 +279,9 @@ func (s *server) fetch(ctx context.Context, id uint64, body []byte) (header, []b
 	if st, err := file.Stat(); err != nil || !st.Mode().IsRegular() {
 		return header{}, nil, fmt.Errorf("%s is not a regular file", q.Path)
 	}
+	if _, err := file.Seek(max(q.From, 0), io.SeekStart); err != nil {
+		return header{}, nil, fmt.Errorf("read %s: %w", q.Path, err)
+	}
 	left := q.Max
 	buf := make([]byte, maxBody)
 	var part []byte

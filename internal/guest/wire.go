@@ -10,7 +10,7 @@ import (
 )
 
 // ProtocolVersion is announced in the greeting; both ends must have the same.
-const ProtocolVersion = 2
+const ProtocolVersion = 3
 
 // Bounds of the wire. Both ends refuse a frame beyond them before they allocate for it.
 const (

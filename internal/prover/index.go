@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -162,14 +163,8 @@ const indexOut = sandbox.TempDir + "/index"
 // takeOut reads the files of a built index through the guest.
 func takeOut(ctx context.Context, g *guest.Client, files []guest.IndexedFile, m *snapshot.IndexMaking) error {
 	for _, f := range files {
-		data, cut, err := g.Fetch(ctx, indexOut+"/"+f.Name, f.Size)
+		err := m.Add(f.Name, func(w io.Writer) error { return g.Copy(ctx, w, indexOut+"/"+f.Name, f.Size) })
 		if err != nil {
-			return err
-		}
-		if cut || int64(len(data)) != f.Size {
-			return fmt.Errorf("%s changed while it was taken out", f.Name)
-		}
-		if err := m.Add(f.Name, data); err != nil {
 			return err
 		}
 	}

@@ -183,8 +183,8 @@ func (s *Store) BeginIndex(ctx context.Context, snap Snapshot) (*IndexMaking, In
 	return m, Index{}, nil
 }
 
-// Add writes one file. name is a plain one that is not there yet.
-func (m *IndexMaking) Add(name string, data []byte) error {
+// Add makes one file of what write gives. name is a plain one that is not there yet.
+func (m *IndexMaking) Add(name string, write func(io.Writer) error) error {
 	if name != filepath.Base(name) || name == "." || name == ".." {
 		return &task.Error{Class: task.Invalid, Msg: fmt.Sprintf("%q is no name for a file of an index", name)}
 	}
@@ -192,11 +192,13 @@ func (m *IndexMaking) Add(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	err = write(io.MultiWriter(f, sum))
+	st, serr := f.Stat()
+	if err = errors.Join(err, serr, f.Chmod(0o644), f.Close()); err != nil {
 		return fmt.Errorf("write the search index: %w", err)
 	}
-	m.files = append(m.files, indexFile{name, int64(len(data)), crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))})
+	m.files = append(m.files, indexFile{name, st.Size(), sum.Sum32()})
 	return nil
 }
 

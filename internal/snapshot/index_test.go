@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,15 +13,23 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
+// text is what a file of an index is made of.
+func text(s string) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := io.WriteString(w, s)
+		return err
+	}
+}
+
 // keepIndex makes an index of a snapshot.
-func keepIndex(t *testing.T, s *Store, snap Snapshot, text string) Index {
+func keepIndex(t *testing.T, s *Store, snap Snapshot, seg string) Index {
 	t.Helper()
 	m, got, err := s.BeginIndex(t.Context(), snap)
 	if err != nil || m == nil {
 		t.Fatalf("%+v %v", got, err)
 	}
-	for name, data := range map[string]string{"index.json": "{}", "0000.seg": text} {
-		if err := m.Add(name, []byte(data)); err != nil {
+	for name, data := range map[string]string{"index.json": "{}", "0000.seg": seg} {
+		if err := m.Add(name, text(data)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,7 +72,7 @@ func TestIndex(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := m.Add(name, []byte(data)); err == nil {
+		if err := m.Add(name, text(data)); err == nil {
 			t.Errorf("%q was taken for a name", name)
 		}
 		if err := m.Abandon(); err != nil {
@@ -112,7 +121,7 @@ func TestIndexOfADeadProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Add("0000.seg", []byte("half")); err != nil {
+	if err := m.Add("0000.seg", text("half")); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
