@@ -175,7 +175,7 @@ func takeOut(ctx context.Context, g *guest.Client, files []guest.IndexedFile, m 
 // differ since.
 func (p *Prover) since(ctx context.Context, s snapshot.Snapshot, spec *sandbox.Spec) (changed []guest.IndexChange, x snapshot.Index, release func()) {
 	none := func() {}
-	x, base, err := p.cfg.Snapshots.Earlier(s)
+	x, base, err := p.cfg.Snapshots.Earlier(ctx, s)
 	if err != nil {
 		return nil, x, none // there is none
 	}

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -115,9 +117,13 @@ func (m indexMeta) verify(dir string) error {
 	return nil
 }
 
-// Earlier finds the newest index of another snapshot of the same repository, environment and
-// layers, and the commit that it is of. Class NotFound when there is none.
-func (s *Store) Earlier(snap Snapshot) (x Index, base string, err error) {
+// maxNear is how many indexes are compared to find the nearest one.
+const maxNear = 5
+
+// Earlier finds the index of another snapshot of the same repository, environment and layers that
+// the fewest files changed since, among the newest, and the commit that it is of. Class NotFound
+// when there is none.
+func (s *Store) Earlier(ctx context.Context, snap Snapshot) (x Index, base string, err error) {
 	found, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(snap.Tree)), "*", indexKey(snap), indexRec))
 	if err != nil {
 		return Index{}, "", err
@@ -125,15 +131,25 @@ func (s *Store) Earlier(snap Snapshot) (x Index, base string, err error) {
 	type candidate struct {
 		indexMeta
 		dir string
+		far int
 	}
 	var all []candidate
 	for _, p := range found {
 		dir := filepath.Dir(p)
 		if m, err := readIndexMeta(dir); err == nil && m.Version == indexVersion && m.Base != snap.Base && m.of(snap) {
-			all = append(all, candidate{m, dir})
+			all = append(all, candidate{m, dir, math.MaxInt})
 		}
 	}
 	slices.SortFunc(all, func(a, b candidate) int { return b.Made.Compare(a.Made) })
+	if len(all) > 1 {
+		for i := range all[:min(len(all), maxNear)] {
+			// One whose commit the mirror no longer has is as far as can be.
+			if diffs, err := s.cfg.Git.ChangedPaths(ctx, snap.GitDir, all[i].Base, snap.Base); err == nil {
+				all[i].far = len(diffs)
+			}
+		}
+		slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.far, b.far) })
+	}
 	for _, m := range all { // a damaged one is passed over; the others need not be read
 		if m.verify(m.dir) == nil {
 			return Index{Dir: filepath.Join(m.dir, m.Data), Record: m.Record, files: m.Files}, m.Base, nil

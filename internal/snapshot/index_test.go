@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybreak-agent/daybreak/internal/git/gittest"
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
@@ -160,11 +161,11 @@ func TestEarlierIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.Earlier(snap); task.ClassOf(err) != task.NotFound {
+	if _, _, err := s.Earlier(t.Context(), snap); task.ClassOf(err) != task.NotFound {
 		t.Error(err)
 	}
 	x := keepIndex(t, s, snap, "old")
-	if _, _, err := s.Earlier(snap); task.ClassOf(err) != task.NotFound {
+	if _, _, err := s.Earlier(t.Context(), snap); task.ClassOf(err) != task.NotFound {
 		t.Error("the snapshot's own index is taken for an earlier one")
 	}
 	later := snap
@@ -172,7 +173,7 @@ func TestEarlierIndex(t *testing.T) {
 	if err := os.MkdirAll(later.Tree, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if got, base, err := s.Earlier(later); err != nil || got.Dir != x.Dir || base != snap.Base {
+	if got, base, err := s.Earlier(t.Context(), later); err != nil || got.Dir != x.Dir || base != snap.Base {
 		t.Errorf("%+v %s %v", got, base, err)
 	}
 	y := keepIndex(t, s, later, "newer")
@@ -195,14 +196,14 @@ func TestEarlierIndex(t *testing.T) {
 	}
 	newest := later
 	newest.Base = strings.Repeat("3", 40)
-	if got, base, err := s.Earlier(newest); err != nil || got.Dir != y.Dir || base != later.Base {
+	if got, base, err := s.Earlier(t.Context(), newest); err != nil || got.Dir != y.Dir || base != later.Base {
 		t.Errorf("%+v %s %v", got, base, err)
 	}
 	saved := filepath.Join(y.Dir, file.Name+".saved")
 	if err := os.Rename(filepath.Join(y.Dir, file.Name), saved); err != nil {
 		t.Fatal(err)
 	}
-	if got, base, err := s.Earlier(newest); err != nil || got.Dir != x.Dir || base != snap.Base {
+	if got, base, err := s.Earlier(t.Context(), newest); err != nil || got.Dir != x.Dir || base != snap.Base {
 		t.Errorf("beside a damaged one: %+v %s %v", got, base, err)
 	}
 	if err := os.Rename(saved, filepath.Join(y.Dir, file.Name)); err != nil {
@@ -215,8 +216,42 @@ func TestEarlierIndex(t *testing.T) {
 	} {
 		snap := newest
 		other(&snap)
-		if got, _, err := s.Earlier(snap); task.ClassOf(err) != task.NotFound {
+		if got, _, err := s.Earlier(t.Context(), snap); task.ClassOf(err) != task.NotFound {
 			t.Errorf("of another %s: %+v %v", name, got, err)
 		}
+	}
+}
+
+// The nearest index is of the same branch, though that of another one is newer.
+func TestEarlierIndexIsTheNearest(t *testing.T) {
+	s := newStore(t)
+	now := time.Now()
+	s.cfg.Now = func() time.Time { now = now.Add(time.Second); return now }
+	repo := repository(t)
+	prepared := func(branch string, files ...string) Snapshot {
+		t.Helper()
+		gittest.Run(t, repo, "checkout", "-q", "-B", branch)
+		for _, f := range files {
+			write(t, repo, map[string]string{f: f + branch})
+		}
+		gittest.Run(t, repo, "add", ".")
+		gittest.Run(t, repo, "commit", "-q", "--allow-empty", "-m", branch)
+		snap, err := s.Prepare(t.Context(), Source{Repo: repo, Ref: branch, Environment: "e"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return snap
+	}
+	main := prepared("trunk", "a")
+	near := keepIndex(t, s, main, "near")
+	release := prepared("release", "b", "c", "d")
+	far := keepIndex(t, s, release, "far")
+	gittest.Run(t, repo, "checkout", "-q", "trunk")
+	if got, base, err := s.Earlier(t.Context(), prepared("trunk", "e")); err != nil || got.Dir != near.Dir || base != main.Base {
+		t.Errorf("%+v %s %v", got, base, err)
+	}
+	gittest.Run(t, repo, "checkout", "-q", "release")
+	if got, base, err := s.Earlier(t.Context(), prepared("release", "f")); err != nil || got.Dir != far.Dir || base != release.Base {
+		t.Errorf("%+v %s %v", got, base, err)
 	}
 }
