@@ -12,7 +12,15 @@ import (
 func readBraces(l syntax.Lang) func(string, []byte) model {
 	return func(_ string, src []byte) model {
 		toks := syntax.Lex(src, l)
+		if n := slices.IndexFunc(toks, func(t token) bool { return t.Text == "__halt_compiler" }); n >= 0 && l == syntax.PHP {
+			toks = toks[:n]
+		}
 		r := braceReader{toks: toks, closing: syntax.Partners(toks), l: l}
+		if l == syntax.C || l == syntax.CSharp {
+			d := newDeadFinder(toks, r.closing, l)
+			d.preprocessor()
+			r.built = d.spans
+		}
 		r.rest = unit{name: "module", line: 1}
 		r.declarations(0, len(toks), scopeOf{})
 		r.rest.body = r.rest.toks
@@ -27,6 +35,7 @@ type braceReader struct {
 	closing []int
 	l       syntax.Lang
 	rest    unit
+	built   []span // what is not compiled, or not always
 	m       model
 }
 
@@ -136,6 +145,9 @@ func (r *braceReader) declare(d declaration, in scopeOf) {
 	skip, at := attrSkip(d.attrs, r.l)
 	if skip < in.skip {
 		skip, at = in.skip, in.at
+	}
+	if k := guarded(r.built, d.open); k > skip {
+		skip, at = k, r.toks[d.from].Line
 	}
 	braced := r.text(d.open) == "{" && d.open < d.end
 	level := topLevel(d.head)
@@ -355,9 +367,10 @@ func attrSkip(attrs []token, l syntax.Lang) (skipKind, int) {
 		case l == syntax.Rust && t.Text == "ignore" && syntax.Has(attrs[:i], "cfg_attr"):
 			set(skipsSometimes, t.Line)
 		case l == syntax.Rust && t.Text == "cfg" && text(i+1) == "(":
-			if text(i+2) == "any" && text(i+4) == ")" || text(i+2) == "FALSE" {
+			switch end := i + 2 + max(0, slices.IndexFunc(attrs[i+2:], func(x token) bool { return x.Text == "]" })); {
+			case rustBuilt(attrs[i+2:max(i+2, end-1)]) == never:
 				set(skips, t.Line)
-			} else if text(i+2) != "test" {
+			case text(i+2) != "test":
 				set(skipsSometimes, t.Line)
 			}
 		case l == syntax.Rust:

@@ -203,6 +203,11 @@ func FuzzAnalyse(f *testing.F) {
 	f.Add("a.test.js", []byte("it('a',"), []byte("it.only.each`x"))
 	f.Add("test_b.py", []byte("@x\n@"), []byte("def test_(:"))
 	f.Add("jest.config.js", []byte("{"), []byte("/[/"))
+	f.Add("a.test.js", []byte("it('a', () => { expect(1).toBe(f()) })"), []byte("it('a', () => { if (0) { expect(1).toBe(f()) } else if (!1 && x) return; const a = () => b; [].map(a) })"))
+	f.Add("tests/a.rs", []byte("#[test] fn a() { assert!(x) }"), []byte("#[test] fn a() { #[cfg(any())] assert!(x); for _ in 0..0 { let a = |b| c; } }"))
+	f.Add("a_test.cc", []byte("TEST(A, B) { EXPECT_EQ(1, f()); }"), []byte("TEST(A, B) {\n#if 1\n#else\nEXPECT_EQ(1, f());\n#endif\nswitch (1) { case 2: auto a = [&] { b(); }; }"))
+	f.Add("a_test.rb", []byte("def test_a\nassert x\nend"), []byte("def test_a\nassert x if false\n0.times { a }\nb = -> { c }\nreturn\nend"))
+	f.Add("test_a.py", []byte("def test_a():\n assert x"), []byte("def test_a():\n if 0: assert x; y\n def a(): yield\n a()\n for _ in []: return"))
 	f.Fuzz(func(t *testing.T, p string, old, now []byte) {
 		for _, f := range Analyse([]FileChange{{Path: p, Old: old, New: now}, {Path: "x/" + p, Old: now}}, classify).Findings {
 			if strings.Contains(f.Detail, "\n") || len(f.Old) > maxQuote+4 || f.Line < 0 {
@@ -244,6 +249,15 @@ func TestHostileNesting(t *testing.T) {
 		"ATest.php":  "<?php class A { " + strings.Repeat("function testA() { $this->assertTrue(function () { ", 5_000),
 		"ATests.cs":  strings.Repeat("[Fact(", 10_000),
 		"y.test.js":  strings.Repeat("/[", 100_000),
+		"z.test.js":  "it('a', () => {" + strings.Repeat("if (true) if (a => b => true && !1) return; else for (;0;) c = () => d => [].map(c).map(", 5_000),
+		"w.test.js":  "it('a', () => {" + strings.Repeat("const a = () => b; f(true && c, ", 10_000),
+		"c_test.go":  "package a\nfunc TestA(t *testing.T) {\n" + strings.Repeat("a = func() { go func() { b() }() }\n", 10_000) + "}\n",
+		"c_test.cc":  "TEST(A, B) { " + strings.Repeat("switch (1) { case 2: return; a: ", 10_000),
+		"d_test.cc":  "TEST(A, B) {\n" + strings.Repeat("#if 0 || X\n#else\n", 10_000),
+		"tests/b.rs": "#[test] fn a() { " + strings.Repeat("#[cfg(any())] a(|| true && ", 10_000),
+		"test_c.py":  "def test_a():\n" + strings.Repeat(" def f(): yield\n f()\n raise x\n", 10_000),
+		"test_d.py":  "def test_a():\n match 1:\n" + strings.Repeat("  case 2: return; a; b\n", 10_000),
+		"c_test.rb":  "def test_a\n" + strings.Repeat("a = -> { b }\nraise a if false\ncase 1\nwhen 2\n", 10_000),
 		"test_b.py":  "def test_a():\n" + strings.Repeat(" try:\n  assert a\n except:\n  pass\n", 10_000),
 	} {
 		t.Run(p, func(t *testing.T) {

@@ -109,6 +109,15 @@ func (f *checkFinder) between(from, to int) {
 				}
 			case "=>":
 				begin = i + 1
+			case "#": // an attribute, or a line for the preprocessor
+				if l == syntax.Rust && i+1 < to && toks[i+1].Text == "[" {
+					i = min(closing[i+1], to) - 1
+				} else {
+					for line := t.Line; i+1 < to && toks[i+1].Line == line; {
+						i++
+					}
+				}
+				begin = i + 1
 			case ",", ":":
 				if begin < len(toks) && t.Depth == toks[begin].Depth && t.Depth > 0 {
 					begin = i + 1

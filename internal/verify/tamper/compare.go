@@ -13,6 +13,7 @@ const maxPairs = 300
 
 // compareTests sets two versions of one test side by side.
 func (a *analysis) compareTests(path string, old, now *unit) {
+	old, now = alike(old, now)
 	switch {
 	case now.skip > old.skip && now.skip == skips:
 		a.add(path, now.skipAt, TestSkipped, "block", fmt.Sprintf("test %s is now skipped", now.name), "", lineText(now.toks, now.skipAt))
@@ -22,11 +23,16 @@ func (a *analysis) compareTests(path string, old, now *unit) {
 	if now.focus && !old.focus {
 		a.add(path, now.line, TestFocused, "block", fmt.Sprintf("test %s now runs alone: others of its file or run are left out", now.name), "", lineText(now.toks, now.line))
 	}
+	if len(old.asserts) > 0 && len(now.asserts) == 0 && len(now.dead) > 0 {
+		x := now.dead[0]
+		a.add(path, x.line, TestEmptied, "block", fmt.Sprintf("test %s no longer checks anything: its checks are %s", now.name, x.why), join(old.body), join(now.body))
+		return
+	}
 	if a.handed(old, now) {
 		a.add(path, now.line, AssertionRemoved, "warn", fmt.Sprintf("%s: what it checked is left to something that it calls", now.name), join(old.body), join(now.body))
 		return
 	}
-	if now.empty && !old.empty || len(old.asserts) > 0 && len(now.asserts) == 0 && len(now.body) < len(old.body)/2 {
+	if now.empty && !old.empty || len(old.asserts) > 0 && len(now.asserts) == 0 && (len(now.body) < len(old.body)/2 || nothingNew(old, now)) {
 		a.add(path, now.line, TestEmptied, "block", fmt.Sprintf("test %s no longer checks anything", now.name), join(old.body), join(now.body))
 		return
 	}
@@ -35,6 +41,20 @@ func (a *analysis) compareTests(path string, old, now *unit) {
 		a.add(path, now.line, AssertionLoosened, "warn", fmt.Sprintf("test %s: %s", now.name, now.weak), lineText(old.toks, old.line), lineText(now.toks, now.line))
 	}
 	a.compareUnits(path, old, now)
+}
+
+// nothingNew reports a test that is shorter by its checks and has no word that it did not have:
+// nothing took their place.
+func nothingNew(old, now *unit) bool {
+	had := map[string]bool{}
+	for _, t := range old.body {
+		had[t.Text] = true
+	}
+	checks := 0
+	for _, x := range old.asserts {
+		checks += len(x.toks)
+	}
+	return len(now.body) <= len(old.body)-checks/2 && !slices.ContainsFunc(now.body, func(t token) bool { return t.Kind == syntax.Word && !had[t.Text] })
 }
 
 // handed reports a test that calls a function of its file that checks, or gives the values it
@@ -92,6 +112,7 @@ func (a *analysis) likelySub(old, now *unit, lost string) string {
 
 // compareUnits compares the checks and the data of two versions of a piece of a test file.
 func (a *analysis) compareUnits(path string, old, now *unit) {
+	old, now = alike(old, now)
 	a.compareGuards(path, old, now)
 	removed, added := difference(old.asserts, now.asserts)
 	var moved []string
@@ -102,7 +123,7 @@ func (a *analysis) compareUnits(path string, old, now *unit) {
 	for i := range added {
 		skeletons[i] = skeleton(added[i].toks)
 	}
-	for _, r := range removed {
+	for _, r := range a.buried(path, now, removed) {
 		best, at := 0.0, -1
 		words, total := wordCount(r.toks)
 		k := skeleton(r.toks)
@@ -388,7 +409,7 @@ func (a *analysis) compareFiles(path string, old, now model) {
 	before, after := old.byName(), now.byName()
 	a.checkers = map[string]bool{}
 	for _, u := range now.units {
-		if !u.test && len(u.asserts) > 0 {
+		if !u.test && len(u.asserts)+len(u.dead) > 0 {
 			a.checkers[u.name[strings.LastIndexByte(u.name, '.')+1:]] = true
 		}
 	}
@@ -398,7 +419,7 @@ func (a *analysis) compareFiles(path string, old, now model) {
 		switch {
 		case n == nil && o.test:
 			a.lost = append(a.lost, lostTest{path: path, u: o})
-		case n == nil && len(o.asserts) > 0:
+		case n == nil && len(o.asserts)+len(o.dead) > 0:
 			a.lostHelpers = append(a.lostHelpers, lostTest{path: path, u: o})
 		case n == nil:
 		case o.test && !n.test:
@@ -422,6 +443,9 @@ func (a *analysis) compareFiles(path string, old, now model) {
 			continue
 		}
 		a.fresh = append(a.fresh, lostTest{path: path, u: n})
+		if n.test && len(n.asserts) == 0 && len(n.dead) > 0 {
+			a.add(path, n.dead[0].line, TestEmptied, "info", fmt.Sprintf("new test %s checks nothing: its checks are %s", n.name, n.dead[0].why), "", lineText(n.toks, n.dead[0].line))
+		}
 		if n.focus {
 			a.add(path, n.line, TestFocused, "block", fmt.Sprintf("new test %s runs alone: others of its file or run are left out", n.name), "", lineText(n.toks, n.line))
 		}
@@ -495,7 +519,7 @@ func (a *analysis) similar(l lostTest, taken map[*unit]bool) *lostTest {
 	best, at := 0.6, -1
 	for i := range a.fresh[:min(len(a.fresh), maxPairs)] {
 		f := &a.fresh[i]
-		if taken[f.u] || f.path != l.path || !f.u.test || f.u.skip > l.u.skip || len(f.u.asserts) < len(l.u.asserts) || len(l.u.asserts) == 0 || escapes(l.u, f.u) {
+		if taken[f.u] || f.path != l.path || !f.u.test || f.u.skip > l.u.skip || len(f.u.asserts)+min(len(f.u.dead), len(l.u.dead)) < len(l.u.asserts)+len(l.u.dead) || len(l.u.asserts)+len(l.u.dead) == 0 || escapes(l.u, f.u) {
 			continue
 		}
 		if s := likeness(words, total, f.u.body); s > best {
@@ -526,7 +550,7 @@ func escapes(old, now *unit) bool {
 // at its end and at the same depth, so that everything it checked is still checked.
 func holds(now, old *unit) bool {
 	o, n := bodyRows(old), bodyRows(now)
-	if len(old.asserts) == 0 || len(n) <= len(o) || now.skip > old.skip || now.focus && !old.focus {
+	if len(old.asserts)+len(old.dead) == 0 || len(n) <= len(o) || now.skip > old.skip || now.focus && !old.focus {
 		return false
 	}
 	same := func(part [][]token) bool {

@@ -107,12 +107,16 @@ func lineGuards(u *unit) {
 		return
 	}
 	at := make(map[int]guard, len(u.body))
-	for i, g := range guardsOf(u.body, syntax.Partners(u.body), syntax.Go) {
+	closing := syntax.Partners(u.body)
+	for i, g := range guardsOf(u.body, closing, syntax.Go) {
 		at[u.body[i].Line] = g
 	}
 	for i := range u.asserts {
 		u.asserts[i].guard = at[u.asserts[i].line]
+		// pos is an offset in the file until here
+		u.asserts[i].pos, _ = slices.BinarySearchFunc(u.body, u.asserts[i].pos, func(t token, at int) int { return t.At - at })
 	}
+	bury(u, deadParts(u.body, closing, syntax.Go))
 }
 
 func isGoTest(name string) bool {
@@ -261,7 +265,7 @@ var goChecks = []string{
 }
 
 func (g goReader) call(x *ast.CallExpr, cond []token, depth int, u *unit) {
-	line := g.fset.Position(x.Pos()).Line
+	line, at := g.fset.Position(x.Pos()).Line, g.fset.Position(x.Pos()).Offset
 	sel, ok := x.Fun.(*ast.SelectorExpr)
 	if !ok {
 		g.helper(x, cond, u)
@@ -275,7 +279,7 @@ func (g goReader) call(x *ast.CallExpr, cond []token, depth int, u *unit) {
 		if len(cond) == 0 {
 			toks = append(g.expr(x), toks...)
 		}
-		u.asserts = append(u.asserts, assertion{toks: toks, line: line, strength: goStrength(cond)})
+		u.asserts = append(u.asserts, assertion{toks: toks, line: line, strength: goStrength(cond), pos: at})
 	case (name == "Skip" || name == "Skipf" || name == "SkipNow") && (recv != nil || name != "Skip"):
 		k := skips
 		if depth > 0 {
@@ -292,7 +296,7 @@ func (g goReader) call(x *ast.CallExpr, cond []token, depth int, u *unit) {
 		}
 	case slices.Contains(goChecks, name) && (recv != nil && (slices.Contains(goPackages, recv.Name) || isSuite(recv.Name)) || chained(sel.X)):
 		if x.End()-x.Pos() > maxCheck { // a change in it is seen as a changed row
-			u.asserts = append(u.asserts, assertion{toks: []token{{Kind: syntax.Word, Text: name + " of something long"}}, line: line, strength: 3})
+			u.asserts = append(u.asserts, assertion{toks: []token{{Kind: syntax.Word, Text: name + " of something long"}}, line: line, strength: 3, pos: at})
 			return
 		}
 		toks := slices.Clone(g.expr(x.Fun))
@@ -307,7 +311,7 @@ func (g goReader) call(x *ast.CallExpr, cond []token, depth int, u *unit) {
 				toks[i].Text = "assert"
 			}
 		}
-		u.asserts = append(u.asserts, assertion{toks: toks, line: line, strength: strengthOf(toks)})
+		u.asserts = append(u.asserts, assertion{toks: toks, line: line, strength: strengthOf(toks), pos: at})
 	}
 }
 
@@ -318,10 +322,10 @@ func (g goReader) helper(x *ast.CallExpr, cond []token, u *unit) {
 	if !ok {
 		return
 	}
-	line := g.fset.Position(x.Pos()).Line
+	line, at := g.fset.Position(x.Pos()).Line, g.fset.Position(x.Pos()).Offset
 	if f.Name == "panic" && len(cond) > 0 {
 		toks := append(slices.Clone(cond), token{Kind: syntax.Word, Text: failing, Line: line}, token{Kind: syntax.Word, Text: "panic", Line: line})
-		u.asserts = append(u.asserts, assertion{toks: toks, line: line, strength: goStrength(cond), by: "a panic"})
+		u.asserts = append(u.asserts, assertion{toks: toks, line: line, strength: goStrength(cond), by: "a panic", pos: at})
 		return
 	}
 	name := strings.ToLower(f.Name)
@@ -331,7 +335,7 @@ func (g goReader) helper(x *ast.CallExpr, cond []token, u *unit) {
 		return ok && isT(id.Name)
 	})
 	if checks && given && x.End()-x.Pos() <= maxCheck {
-		u.asserts = append(u.asserts, assertion{toks: g.expr(x), line: line, strength: 3, by: f.Name})
+		u.asserts = append(u.asserts, assertion{toks: g.expr(x), line: line, strength: 3, by: f.Name, pos: at})
 	}
 }
 

@@ -281,12 +281,14 @@ func attach(u *unit, l syntax.Lang) {
 	if len(u.asserts) == 0 {
 		return
 	}
-	g := guardsOf(u.body, syntax.Partners(u.body), l)
+	closing := syntax.Partners(u.body)
+	g := guardsOf(u.body, closing, l)
 	for i := range u.asserts {
 		if p := u.asserts[i].pos; p < len(g) {
 			u.asserts[i].guard = g[p]
 		}
 	}
+	bury(u, deadParts(u.body, closing, l))
 }
 
 // compareGuards looks at checks that are as before: whether they still count. One finding of

@@ -20,6 +20,7 @@ const maxNesting = 12
 func readJS(_ string, src []byte) model {
 	toks := syntax.Lex(src, syntax.JavaScript)
 	r := jsReader{toks: toks, inTest: make([]bool, len(toks)), closing: syntax.Partners(toks), handles: jsHandles(toks)}
+	r.dead = deadRegions(toks, r.closing, syntax.JavaScript)
 	r.block(0, len(toks), 0, "", runs, 0)
 	rest := unit{name: "module", line: 1}
 	imports := map[int]bool{} // lines whose strings are paths of modules
@@ -44,6 +45,7 @@ type jsReader struct {
 	inTest  []bool
 	closing []int
 	handles map[string]bool
+	dead    []span // of the file, at its own level
 	m       model
 }
 
@@ -141,6 +143,7 @@ func (r *jsReader) block(from, to, depth int, prefix string, inherited skipKind,
 			continue
 		}
 		at := skipAt
+		c.skip = max(c.skip, guarded(r.dead, i))
 		if c.skip > inherited {
 			at = r.toks[i].Line
 		}
@@ -179,6 +182,10 @@ func (r *jsReader) body(u *unit, c jsCall, end int) {
 	u.body = r.toks[start:max(start, end-1)]
 	u.asserts = jsChecks(u.body, r.handles)
 	attach(u, syntax.JavaScript)
+	unreturned(u)
+	if u.weak == "" && r.at(start) == "function" && r.at(start+1) == "*" {
+		u.weak = "it is now a generator, which somebody must run"
+	}
 	open := start
 	for open < end && r.at(open) != "{" && !(r.at(open) == "=>" && r.at(open+1) != "{") {
 		open++
@@ -263,11 +270,16 @@ func jsChecks(toks []token, handles map[string]bool) []assertion {
 		if handles[w] && at(i+1) == "." && at(i+3) == "(" && strings.Contains(tapeChecks, " "+at(i+2)+" ") {
 			starts = true
 		}
-		if !starts {
+		member := handles[w] && at(i+1) == "[" && at(i+3) == "]" && at(i+4) == "(" && strings.Contains(tapeChecks, " "+unquote(at(i+2))+" ")
+		if !starts && !member {
 			continue
 		}
 		end := jsChain(toks, i)
 		x := assertion{toks: toks[i:end], line: toks[i].Line, strength: strengthOf(toks[i:end]), pos: i}
+		if member { // t['throws'](…) is t.throws(…)
+			x.toks = slices.Concat(toks[i:i+1], []token{{Kind: syntax.Punct, Text: ".", Line: x.line, Depth: toks[i].Depth}, {Kind: syntax.Word, Text: unquote(at(i + 2)), Line: x.line, Depth: toks[i].Depth}}, toks[i+4:end])
+			x.strength = strengthOf(x.toks)
+		}
 		if handles[w] && !slices.Contains(jsContexts, w) {
 			x.by = "what a function was given" // which may be anything
 		}
@@ -275,6 +287,22 @@ func jsChecks(toks []token, handles map[string]bool) []assertion {
 		i = end - 1
 	}
 	return out
+}
+
+// promises are words of checks that say nothing until their promise is settled.
+var promises = []string{"resolves", "rejects", "eventually", "rejected", "rejectedWith", "fulfilled", "becomes"}
+
+// unreturned takes checks that are promises and that the test neither awaits nor returns.
+func unreturned(u *unit) {
+	d := newDeadFinder(u.body, syntax.Partners(u.body), syntax.JavaScript)
+	u.asserts = slices.DeleteFunc(u.asserts, func(x assertion) bool {
+		if x.pos == 0 || !slices.ContainsFunc(x.toks, func(t token) bool { return slices.Contains(promises, t.Text) && t.Depth == x.toks[0].Depth }) || !d.starts(x.pos) || syntax.Has(x.toks, "then", "notify", "done") {
+			return false
+		}
+		x.why = whyAlone
+		u.dead = append(u.dead, x)
+		return true
+	})
 }
 
 const tapeChecks = " equal equals is isNot same strictSame strictEquals strictNotSame notStrictSame notDeepEqual looseEqual deepLooseEqual equivalent deepEqual deepEquals strictEqual deepStrictEqual not notEqual notSame ok true truthy notOk false falsy throws rejects doesNotThrow match notMatch like snapshot fail error ifError isEqual has hasStrict notThrows throwsAsync assert "

@@ -20,6 +20,7 @@ type assertion struct {
 	pos      int // index of its first token in the unit's body
 	guard    guard
 	by       string // what makes it, where that is code which is not looked into
+	why      string // why it never runs, for those that do not
 }
 
 func (a assertion) text() string { return join(a.toks) }
@@ -32,7 +33,8 @@ type unit struct {
 	toks    []token // whole text, decorators included
 	body    []token
 	asserts []assertion
-	subs    []string // names of literal subtests
+	dead    []assertion // checks where nothing runs them
+	subs    []string    // names of literal subtests
 	skip    skipKind
 	skipAt  int
 	focus   bool

@@ -68,8 +68,6 @@ func pyGuards(body []pyLine) []guard {
 		}
 		if l.toks[len(l.toks)-1].Text == ":" {
 			open = append(open, b)
-		} else if n := slices.IndexFunc(l.toks, func(t token) bool { return t.Text == ":" && t.Depth == l.toks[0].Depth }); n >= 0 { // on one line
-			out[i], now = now, b.outer
 		}
 	}
 	return out

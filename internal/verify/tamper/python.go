@@ -21,8 +21,32 @@ func pyLines(toks []token) []pyLine {
 		for j < len(toks) && (toks[j].Indent < 0 || toks[j].Depth > base || closes(toks[j])) {
 			j++
 		}
-		out = append(out, pyLine{toks: toks[i:j], indent: max(toks[i].Indent, 0)})
+		out = pyParts(out, pyLine{toks: toks[i:j], indent: max(toks[i].Indent, 0)})
 		i = j
+	}
+	return out
+}
+
+// pyParts adds the statements of a line, of which what a colon leads to stands deeper.
+func pyParts(out []pyLine, l pyLine) []pyLine {
+	if slices.Contains([]string{"if", "elif", "else", "while", "for", "with", "try", "except", "finally", "case"}, l.head(0)) {
+		if _, colon := pyHead(l); colon >= 0 && colon+1 < len(l.toks) {
+			out = append(out, pyLine{toks: l.toks[:colon+1], indent: l.indent})
+			l = pyLine{toks: l.toks[colon+1:], indent: l.indent + 1}
+		}
+	}
+	base, from := l.toks[0].Depth, 0
+	for i, t := range l.toks {
+		if t.Text != ";" || t.Kind != syntax.Punct || t.Depth != base {
+			continue
+		}
+		if i > from {
+			out = append(out, pyLine{toks: l.toks[from:i], indent: l.indent})
+		}
+		from = i + 1
+	}
+	if from < len(l.toks) {
+		out = append(out, pyLine{toks: l.toks[from:], indent: l.indent})
 	}
 	return out
 }
@@ -44,6 +68,7 @@ func (l pyLine) has(words ...string) bool {
 // readPython models a Python test file: a unit for every function and method, one for the rest.
 func readPython(_ string, src []byte) model {
 	lines := pyLines(syntax.Lex(src, syntax.Python))
+	dead := pyDead(lines, true)
 	var m model
 	rest := unit{name: "module", line: 1}
 	type scope struct {
@@ -96,6 +121,12 @@ func readPython(_ string, src []byte) model {
 			}
 			u := pyUnit(name, deco, lines[i:end])
 			u.test = inTests && strings.HasPrefix(l.head(n+1), "test")
+			if u.test {
+				pyIdle(&u, deco, lines[i], lines[i+1:end])
+			}
+			if dead[i] != "" && u.test {
+				u.skip, u.skipAt = skips, u.line
+			}
 			if skip > u.skip {
 				u.skip, u.skipAt = skip, at
 			}
@@ -179,7 +210,7 @@ func pyUnit(name string, deco, lines []pyLine) unit {
 	}
 	level := -1
 	work := 0
-	guards := pyGuards(body)
+	guards, dead := pyGuards(body), pyDead(body, false)
 	for i, l := range body {
 		if len(l.toks) == 0 {
 			continue
@@ -211,11 +242,29 @@ func pyUnit(name string, deco, lines []pyLine) unit {
 		}
 		if pyCheck(l) {
 			toks := pyWithoutMessage(l.toks)
-			u.asserts = append(u.asserts, assertion{toks: toks, line: toks[0].Line, strength: pyStrength(toks), guard: guards[i]})
+			x := assertion{toks: toks, line: toks[0].Line, strength: pyStrength(toks), guard: guards[i], why: dead[i]}
+			if x.why == "" {
+				u.asserts = append(u.asserts, x)
+			} else {
+				u.dead = append(u.dead, x)
+			}
 		}
 	}
 	u.empty = work == 0
 	return u
+}
+
+// pyIdle looks at tests whose body a call alone does not run.
+func pyIdle(u *unit, deco []pyLine, head pyLine, body []pyLine) {
+	if pyYields(body) && !slices.ContainsFunc(deco, func(l pyLine) bool { return !l.has("mark", "patch", "parametrize", "override_settings") }) {
+		for i := range u.asserts {
+			u.asserts[i].why = "in a generator, which nothing goes through"
+		}
+		u.dead, u.asserts = append(u.dead, u.asserts...), nil
+	}
+	if head.head(0) == "async" && len(deco) == 0 && !slices.ContainsFunc(body, func(l pyLine) bool { return l.has("await") || l.head(0) == "async" }) {
+		u.weak = "it is now a coroutine, which somebody must await"
+	}
 }
 
 func pyBodySkip(l pyLine) bool {

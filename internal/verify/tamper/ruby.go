@@ -20,6 +20,7 @@ func readRuby(_ string, src []byte) model {
 	r.closing = syntax.Partners(r.toks)
 	r.blocks()
 	r.split()
+	r.never = r.dead(0, len(r.toks), true)
 	r.rest = unit{name: "module", line: 1}
 	r.read(0, len(r.lines), scopeOf{})
 	r.rest.body = r.rest.toks
@@ -33,6 +34,7 @@ type rubyReader struct {
 	closing []int // after the end of what opens here, by bracket or by word
 	lines   [][2]int
 	rest    unit
+	never   []string // why tokens of the file are never executed
 	m       model
 }
 
@@ -186,6 +188,9 @@ func (r *rubyReader) method(n int, in scopeOf) int {
 	}
 	last := r.after(end)
 	u := unit{name: in.prefix + name, line: r.toks[from].Line, test: strings.HasPrefix(name, "test_"), skip: in.skip, skipAt: in.at, toks: r.toks[from:end]}
+	if r.never[from] != "" && u.test {
+		u.skip, u.skipAt = skips, u.line
+	}
 	r.body(&u, r.lines[n][1], end-1)
 	r.m.units = append(r.m.units, u)
 	return last
@@ -214,7 +219,7 @@ func (r *rubyReader) example(n, k, open int, in scopeOf) int {
 		title = "(untitled) " + join(r.toks[stop:min(stop+8, len(r.toks))])
 	}
 	u := unit{name: in.prefix + title, line: r.toks[k].Line, test: true, skip: in.skip, skipAt: in.at, focus: head[0] == 'f' && head != "feature"}
-	if head[0] == 'x' {
+	if head[0] == 'x' || r.never[k] != "" {
 		u.skip, u.skipAt = skips, r.toks[k].Line
 	}
 	for i := k + 1; i < stop; i++ {
@@ -253,7 +258,7 @@ func (r *rubyReader) body(u *unit, from, to int) {
 	to = max(to, from)
 	u.body = r.toks[min(from, len(r.toks)):min(to, len(r.toks))]
 	u.empty = u.test && len(u.body) == 0
-	g := r.guards(from, to)
+	g, dead := r.guards(from, to), r.dead(from, to, false)
 	for i := from; i < to; {
 		n := r.after(i)
 		end := to
@@ -283,8 +288,15 @@ func (r *rubyReader) body(u *unit, from, to int) {
 			}
 		} else if rubyCheck(line) {
 			x := r.check(i, end)
-			x.guard = g[i-from]
-			u.asserts = append(u.asserts, x)
+			x.guard, x.why = g[i-from], dead[i-from]
+			if at := rubyCheckAt(line); at > 0 {
+				x.why = dead[i+at-from]
+			}
+			if x.why == "" {
+				u.asserts = append(u.asserts, x)
+			} else {
+				u.dead = append(u.dead, x)
+			}
 		}
 		i = max(end, i+1)
 	}
@@ -363,7 +375,10 @@ func (r *rubyReader) forgets(i int) bool {
 }
 
 // rubyCheck reports whether a line checks something.
-func rubyCheck(line []token) bool {
+func rubyCheck(line []token) bool { return rubyCheckAt(line) >= 0 }
+
+// rubyCheckAt is where a line checks something, -1 where it does not.
+func rubyCheckAt(line []token) int {
 	for i, t := range line {
 		if t.Kind != syntax.Word {
 			continue
@@ -375,13 +390,12 @@ func rubyCheck(line []token) bool {
 		w := t.Text
 		switch {
 		case before == ":" || before == "def":
-		case before == "." && (w == "to" || w == "not_to" || w == "to_not" || w == "should" || w == "should_not" || strings.HasPrefix(w, "must_") || strings.HasPrefix(w, "wont_")):
-			return true
-		case before != "." && (w == "assert" || w == "refute" || w == "flunk" || strings.HasPrefix(w, "assert_") || strings.HasPrefix(w, "refute_") || w == "is_expected"):
-			return true
+		case before == "." && (w == "to" || w == "not_to" || w == "to_not" || w == "should" || w == "should_not" || strings.HasPrefix(w, "must_") || strings.HasPrefix(w, "wont_")),
+			before != "." && (w == "assert" || w == "refute" || w == "flunk" || strings.HasPrefix(w, "assert_") || strings.HasPrefix(w, "refute_") || w == "is_expected"):
+			return i
 		}
 	}
-	return false
+	return -1
 }
 
 // rubyWithoutMessage takes off the text that a failing assert prints.
