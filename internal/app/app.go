@@ -120,7 +120,7 @@ func Open(ctx context.Context, o Options) (*App, error) {
 	if a.Git, err = git.New(git.Config{Home: filepath.Join(o.Dir, "git-home"), Credential: a.credential}); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
-	if a.Snapshots, err = snapshot.New(snapshot.Config{Dir: o.Dir, Git: a.Git, Now: o.Now, Logger: o.Logger}); err != nil {
+	if a.Snapshots, err = snapshot.New(snapshot.Config{Dir: o.Dir, Git: a.Git, Now: o.Now, Logger: o.Logger, Full: a.makeRoom}); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
 	if a.signer, err = openSigner(filepath.Join(o.Dir, "keys"), o.Rand); err != nil {

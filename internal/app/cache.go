@@ -15,7 +15,7 @@ const collectEvery = time.Hour
 // Collect removes what is kept on disk beyond the operator's budget, and what nobody used for long.
 // With due it does nothing when that was done within the hour.
 func (a *App) Collect(ctx context.Context, due bool) ([]snapshot.Kept, error) {
-	p := snapshot.Policy{Disk: int64(a.Config.Cache.Disk), Unused: a.Config.Cache.Unused, Need: func(id task.ID) snapshot.Need { return a.need(ctx, id) }}
+	p := a.keeping(ctx)
 	if due {
 		p.Every = collectEvery
 	}
@@ -24,6 +24,26 @@ func (a *App) Collect(ctx context.Context, due bool) ([]snapshot.Kept, error) {
 		err = errors.Join(err, a.runtime.CollectTemplates(ctx, a.Now().Add(-a.Config.Cache.Unused)))
 	}
 	return gone, err
+}
+
+// mostFree is how much of a large disk what is kept leaves free; of a smaller one it is a twentieth.
+const mostFree = 5 << 30
+
+// keeping is what may stay on disk.
+func (a *App) keeping(ctx context.Context) snapshot.Policy {
+	p := snapshot.Policy{Disk: int64(a.Config.Cache.Disk), Unused: a.Config.Cache.Unused, Need: func(id task.ID) snapshot.Need { return a.need(ctx, id) }}
+	if _, size, err := a.Snapshots.Room(); err == nil {
+		p.Free = min(size/20, mostFree)
+	}
+	return p
+}
+
+// makeRoom removes what nobody uses when the disk is full.
+func (a *App) makeRoom(ctx context.Context) error {
+	p := a.keeping(ctx)
+	p.Full = true
+	_, err := a.Snapshots.Collect(ctx, p)
+	return err
 }
 
 // Kept says what is on disk.

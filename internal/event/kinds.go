@@ -90,7 +90,7 @@ type SnapshotReady struct {
 	Bytes    int64    `json:"bytes"`
 	Warnings []string `json:"warnings,omitempty"` // submodules, LFS pointers, …
 	Cached   bool     `json:"cached"`
-	Rebuilt  string   `json:"rebuilt,omitempty"` // why the repository's mirror was made anew
+	Rebuilt  string   `json:"rebuilt,omitempty"` // why the repository's mirror or the snapshot was made anew
 	Millis   int64    `json:"ms"`
 }
 

@@ -143,6 +143,9 @@ func (p *Prover) Setup(ctx context.Context, s snapshot.Snapshot, c config.Repo, 
 		return s, done, fmt.Errorf("record of prepared dependencies %s: %w", layers.Digest, err)
 	}
 	done.Cached = cached
+	if layers.Rebuilt != "" {
+		done.Warnings = append(done.Warnings, "made anew: "+layers.Rebuilt)
+	}
 	layers.Env, layers.Path = plan.Env, plan.Path
 	return s.With(layers), done, nil
 }

@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -40,15 +38,22 @@ type Kept struct {
 	Took        time.Duration // to make it
 	Used        time.Time     // last
 	InUse       bool          // a process has it, or an unfinished task needs it
+	Warnings    []string      // see [Snapshot.Warnings]
+	Index       int64         // bytes of its search indexes, 0 for none
 
 	mirror string
+	added  int64 // bytes on disk of its checkout that were no other's when it was made
+	tree   int64 // part of Own that is the checkout's
 }
 
 // Policy says what may stay.
 type Policy struct {
 	Disk   int64         // bytes of everything together; 0: no bound
+	Free   int64         // bytes of the disk that are left to others; 0: it is not looked at
 	Unused time.Duration // what nobody used for so long goes; 0: nothing goes for that
 	Every  time.Duration // nothing is done if it was done less than this ago; 0: always
+	// Full: something did not fit on the disk. What nobody uses goes until there is room for the like of it.
+	Full bool
 	// Need says what must stay for a task. nil: everything.
 	Need func(task.ID) Need
 }
@@ -111,7 +116,7 @@ func (s *Store) list(need needs) ([]Kept, error) {
 		k := Kept{
 			Kind: kindSnapshot, Digest: m.digest, Repo: m.Repo, Base: m.Base, Environment: m.Env, From: m.From, Files: m.Files, Bytes: m.Bytes,
 			Made: m.Made, Took: time.Duration(m.Millis) * time.Millisecond, Used: m.used, mirror: m.Mirror,
-			InUse: need[m.digest],
+			InUse: need[m.digest], Warnings: m.Warnings, Index: indexes(s.dir(m.digest)), added: m.Disk,
 		}
 		used, _ := os.ReadDir(filepath.Join(s.dir(m.digest), "layers")) // none, if there is no such directory
 		for _, l := range used {
@@ -143,21 +148,17 @@ func (s *Store) listLayers(need needs, repos map[string]string) ([]Kept, error) 
 		if !validDigest(e.Name()) {
 			continue
 		}
-		at := filepath.Join(s.layersDir(e.Name()), "meta.json")
-		b, err := os.ReadFile(at)
+		m, used, err := s.layersMeta(e.Name())
 		if errors.Is(err, fs.ErrNotExist) {
+			continue // it was collected just now
+		}
+		if err != nil {
+			s.passOver(kindLayers, e.Name(), s.layersDir(e.Name()), func() error { _, _, err := s.layersMeta(e.Name()); return err }, err)
 			continue
 		}
-		var m layersMeta
-		if err == nil {
-			err = json.Unmarshal(b, &m)
-		}
-		fi, serr := os.Stat(at)
-		if err := errors.Join(err, serr); err != nil {
-			return nil, fmt.Errorf("prepared dependencies %s: %w", e.Name(), err)
-		}
 		out = append(out, Kept{
-			Kind: kindLayers, Digest: e.Name(), Repo: repos[m.Mirror], Base: m.Base, Made: m.Made, Used: fi.ModTime(), InUse: need[e.Name()], mirror: m.Mirror,
+			Kind: kindLayers, Digest: e.Name(), Repo: repos[m.Mirror], Base: m.Base, Made: m.Made, Took: time.Duration(m.Millis) * time.Millisecond,
+			Used: used, InUse: need[e.Name()], mirror: m.Mirror,
 		})
 	}
 	return out, nil
@@ -175,6 +176,9 @@ func (s *Store) listMirrors(need needs, repos map[string]string) ([]Kept, error)
 			continue
 		}
 		k := Kept{Kind: kindMirror, Digest: name, Repo: repos[name], InUse: need[name], mirror: name}
+		if last, err := readFetched(filepath.Join(s.cfg.Dir, "repos", name+".fetched")); err == nil && k.Repo == "" {
+			k.Repo = last.Repo
+		}
 		// The newest fetch, or the making of the mirror.
 		for _, p := range []string{name + ".fetched", filepath.Join(e.Name(), "HEAD")} {
 			if fi, err := os.Stat(filepath.Join(s.cfg.Dir, "repos", p)); err == nil && fi.ModTime().After(k.Used) {
@@ -215,44 +219,43 @@ func (s *Store) path(k Kept) string {
 	return filepath.Join(s.cfg.Dir, "repos", k.Digest+".git")
 }
 
+// indexes is the size of the search indexes in a snapshot's directory, by their records.
+func indexes(dir string) (bytes int64) {
+	found, _ := filepath.Glob(filepath.Join(dir, "index-*")) // the pattern is well-formed
+	for _, p := range found {
+		if m, err := readIndexMeta(p); err == nil {
+			for _, f := range m.Files {
+				bytes += f.Size
+			}
+		}
+	}
+	return bytes
+}
+
 // measure fills the sizes in. A file that snapshots share counts for each in part.
 func (s *Store) measure(ctx context.Context, k *Kept) error {
-	k.Disk, k.Own = 0, 0
-	err := filepath.WalkDir(s.path(*k), func(_ string, d fs.DirEntry, err error) error {
-		var fi fs.FileInfo
-		if err == nil {
-			fi, err = d.Info()
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // collected, or packed, meanwhile
-		}
-		if err != nil {
-			return err
-		}
-		st, ok := fi.Sys().(*syscall.Stat_t)
-		if !ok {
-			return nil
-		}
-		bytes := st.Blocks * 512
-		if fi.IsDir() || st.Nlink <= 1 {
-			k.Disk += bytes
-			k.Own += bytes
-		} else {
-			k.Disk += bytes / int64(st.Nlink)
-		}
-		return ctx.Err()
-	})
+	w, err := weigh(ctx, s.path(*k))
+	var tree weight
+	if err == nil && k.Kind == kindSnapshot {
+		tree, err = weigh(ctx, filepath.Join(s.path(*k), "tree"))
+	}
 	if err != nil {
 		return fmt.Errorf("measure %s %s: %w", k.Kind, k.Digest, err)
 	}
+	k.Disk, k.Own, k.tree = w.disk, w.own, tree.own
 	return nil
 }
 
 // Collect removes what nobody used for long, and the least recently used for as long as everything
-// together is larger than it may be; never what a process has or an unfinished task needs. It
+// together is larger than it may be, or the disk has less room than it should; never what a process has or an unfinished task needs. It
 // returns what it removed, and goes on after an error.
 func (s *Store) Collect(ctx context.Context, p Policy) ([]Kept, error) {
 	unlock, err := s.tryLock("collect")
+	if err == nil && unlock == nil && p.Full { // what the others let go may not be enough
+		var waited func()
+		waited, err = s.lock(ctx, "collect")
+		unlock = func(bool) { waited() }
+	}
 	if err != nil || unlock == nil { // somebody else collects
 		return nil, err
 	}
@@ -266,7 +269,7 @@ func (s *Store) Collect(ctx context.Context, p Policy) ([]Kept, error) {
 }
 
 func (s *Store) collect(ctx context.Context, p Policy) ([]Kept, error) {
-	s.sweep("")
+	s.sweep("", p.Full)
 	need, err := s.needed(p.Need, true)
 	if err != nil {
 		return nil, err
@@ -282,13 +285,12 @@ func (s *Store) collect(ctx context.Context, p Policy) ([]Kept, error) {
 		}
 		return a.Used.Compare(b.Used)
 	})
-	total, errs := int64(0), []error(nil)
-	for i := range all {
-		if err := s.measure(ctx, &all[i]); err != nil {
-			return nil, err
-		}
-		total += all[i].Disk
+	total, weighed, err := s.total(ctx, all)
+	if err != nil {
+		return nil, err
 	}
+	limit := s.limit(p, total, all)
+	var errs []error
 	standing := map[string]int{}
 	for _, k := range all {
 		if k.Kind == kindSnapshot {
@@ -298,7 +300,7 @@ func (s *Store) collect(ctx context.Context, p Policy) ([]Kept, error) {
 	var gone []Kept
 	for _, k := range all {
 		old := p.Unused > 0 && s.cfg.Now().Sub(k.Used) > p.Unused
-		if k.InUse || !old && (p.Disk <= 0 || total <= p.Disk) || k.Kind == kindMirror && standing[k.Digest] > 0 {
+		if k.InUse || !old && total <= limit || k.Kind == kindMirror && standing[k.Digest] > 0 {
 			continue
 		}
 		if err := s.measure(ctx, &k); err != nil { // others may have shared its files
@@ -313,13 +315,19 @@ func (s *Store) collect(ctx context.Context, p Policy) ([]Kept, error) {
 			continue
 		}
 		total -= k.Own
+		weighed.without(k, strings.TrimPrefix(s.path(k), s.cfg.Dir+"/"))
 		if k.Kind == kindSnapshot {
 			standing[k.mirror]--
 		}
 		gone = append(gone, k)
 		s.cfg.Logger.InfoContext(ctx, "collected", "kind", k.Kind, "digest", k.Digest, "repo", k.Repo, "bytes", k.Own, "used", k.Used)
 	}
-	return gone, errors.Join(append(errs, s.upkeep(ctx, need))...)
+	errs = append(errs, s.writeScales(weighed))
+	s.sweepLocks()
+	if !p.Full { // packing takes room of its own
+		errs = append(errs, s.upkeep(ctx, need))
+	}
+	return gone, errors.Join(errs...)
 }
 
 // drop removes one thing unless somebody has it.
@@ -391,8 +399,8 @@ func (s *Store) tidy(ctx context.Context, name string, need needs) error {
 	checked := filepath.Join(s.cfg.Dir, "repos", name+".checked")
 	if fi, err := os.Stat(checked); err != nil || s.cfg.Now().Sub(fi.ModTime()) > checkEvery {
 		if s.cfg.Git.Disconnected(ctx, gitdir) {
-			s.cfg.Logger.WarnContext(ctx, "a mirror is damaged and will be made anew", "mirror", gitdir)
-			return s.setAside(ctx, name)
+			s.cfg.Logger.WarnContext(ctx, "a mirror is damaged and will be made anew when nobody uses it", "mirror", gitdir)
+			return s.setAside(name)
 		}
 		if err := replace(checked, nil); err != nil {
 			return err
@@ -428,13 +436,16 @@ func (s *Store) unpin(ctx context.Context, name, gitdir string, need needs) erro
 	return s.cfg.Git.Unpin(ctx, gitdir, free)
 }
 
-// setAside puts a damaged mirror where [Store.fetch] finds that it must be made anew.
-func (s *Store) setAside(ctx context.Context, name string) error {
-	unlock, err := s.lock(ctx, name)
-	if err != nil {
-		return err
+// setAside puts a damaged mirror where [Store.fetch] finds that it must be made anew, unless
+// somebody uses it: then the next look does, or who meets the damage.
+func (s *Store) setAside(name string) error {
+	for _, lock := range []string{useLock(name), name} {
+		unlock, err := s.tryLock(lock)
+		if err != nil || unlock == nil {
+			return err
+		}
+		defer unlock(false)
 	}
-	defer unlock()
 	if _, err := os.Stat(s.damaged(name)); err == nil {
 		return nil // on its way already
 	}
@@ -490,5 +501,7 @@ func (s *Store) Forget(ctx context.Context, repo, commit string, need func(task.
 			gone = append(gone, k)
 		}
 	}
+	s.sweep("", true)
+	s.sweepLocks()
 	return gone, errors.Join(errs...)
 }

@@ -24,13 +24,14 @@ import (
 // Layers are what preparing the dependencies of a base left, in the form in which sandboxes
 // take it: over the checkout, in HOME and in the system. The zero value is none.
 type Layers struct {
-	Digest string   // of repository, environment and the setup's key; "" for none
-	Home   string   // host directories; "" where nothing was written
-	Work   string   //
-	System string   //
-	Left   []string // topmost paths of Work that the base does not track, directories with a slash; sorted
-	Undone []string // tracked paths that setup had changed or deleted: the layer leaves them as the base has them
-	Record []byte   // JSON of whoever made them
+	Digest  string   // of repository, environment and the setup's key; "" for none
+	Home    string   // host directories; "" where nothing was written
+	Work    string   //
+	System  string   //
+	Left    []string // topmost paths of Work that the base does not track, directories with a slash; sorted
+	Undone  []string // tracked paths that setup had changed or deleted: the layer leaves them as the base has them
+	Record  []byte   // JSON of whoever made them
+	Rebuilt string   // why they had to be made anew; "" for the usual
 
 	// Env (KEY=VALUE) and Path (directories that come first on PATH) are what makes them found;
 	// whoever prepares sets both, they are not stored.
@@ -48,6 +49,8 @@ type layersMeta struct {
 	Undone []string        `json:"undone"`
 	Record json.RawMessage `json:"record"`
 	Made   time.Time       `json:"made"`
+	Parts  []string        `json:"parts,omitempty"` // of "home", "work" and "system"
+	Millis int64           `json:"ms"`              // that it took
 }
 
 // With is the snapshot with prepared dependencies. Its caches are kept apart from those of the
@@ -96,16 +99,16 @@ func (s *Store) layersDir(digest string) string { return filepath.Join(s.cfg.Dir
 
 func (s *Store) loadLayers(digest string) (Layers, error) {
 	dir := s.layersDir(digest)
-	b, err := os.ReadFile(filepath.Join(dir, "meta.json"))
+	m, _, err := s.layersMeta(digest)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Layers{}, &task.Error{Class: task.NotFound, Msg: "no prepared dependencies " + digest}
 	}
+	if isDamaged(err) { // as good as none
+		s.cfg.Logger.Warn("damaged dependencies are made anew", "digest", digest, "err", err)
+		return Layers{}, &task.Error{Class: task.NotFound, Msg: "no whole prepared dependencies " + digest, Err: err}
+	}
 	if err != nil {
 		return Layers{}, err
-	}
-	var m layersMeta
-	if err := json.Unmarshal(b, &m); err != nil {
-		return Layers{}, fmt.Errorf("prepared dependencies %s: %w", digest, err)
 	}
 	l := Layers{Digest: digest, Left: m.Left, Undone: m.Undone, Record: m.Record}
 	for name, at := range map[string]*string{"home": &l.Home, "work": &l.Work, "system": &l.System} {
@@ -116,6 +119,23 @@ func (s *Store) loadLayers(digest string) (Layers, error) {
 	return l, nil
 }
 
+// layersMeta reads the record of layers and looks whether their directories are there.
+func (s *Store) layersMeta(digest string) (m layersMeta, used time.Time, err error) {
+	used, err = readRecord(s.layersDir(digest), &m)
+	if err == nil && len(m.Record) == 0 {
+		err = &damage{"its record does not say how they were made"}
+	}
+	for _, part := range m.Parts {
+		if fi, serr := os.Lstat(filepath.Join(s.layersDir(digest), part)); err == nil && (serr != nil || !fi.IsDir()) {
+			err = &damage{"its directory " + part + " is gone"}
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("prepared dependencies %s: %w", digest, err)
+	}
+	return m, used, err
+}
+
 // Making is a setup that is under way. Its directories are for sandboxes to fill.
 type Making struct {
 	Home, Work, System string
@@ -124,6 +144,7 @@ type Making struct {
 	snap   Snapshot
 	digest string
 	dir    string
+	begin  time.Time
 	unlock func()
 }
 
@@ -140,7 +161,7 @@ func (s *Store) BeginLayers(ctx context.Context, snap Snapshot, key string) (*Ma
 		unlock()
 		return nil, got, nil
 	}
-	m := &Making{store: s, snap: snap, digest: digest, unlock: unlock}
+	m := &Making{store: s, snap: snap, digest: digest, begin: s.cfg.Now(), unlock: unlock}
 	if task.ClassOf(err) == task.NotFound {
 		err = m.open()
 	}
@@ -206,13 +227,20 @@ func (m *Making) Commit(ctx context.Context, tree string, tracked []git.Entry, r
 			Fix: "have it write to HOME or to one directory",
 		}
 	}
+	var parts []string
 	for _, d := range []string{m.Home, m.Work, m.System} {
-		if err := unix.Rmdir(d); err != nil && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST) {
+		err := unix.Rmdir(d)
+		if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
+			parts, err = append(parts, filepath.Base(d)), nil
+		}
+		if err != nil {
 			return Layers{}, err
 		}
 	}
+	now := m.store.cfg.Now()
 	b, err := json.MarshalIndent(layersMeta{
-		Mirror: mirrorOf(m.snap), Base: m.snap.Base, Left: left, Undone: undone, Record: record, Made: m.store.cfg.Now().UTC(),
+		Mirror: mirrorOf(m.snap), Base: m.snap.Base, Left: left, Undone: undone, Record: record, Made: now.UTC(),
+		Parts: parts, Millis: now.Sub(m.begin).Milliseconds(),
 	}, "", "  ")
 	if err != nil {
 		return Layers{}, err
@@ -223,13 +251,15 @@ func (m *Making) Commit(ctx context.Context, tree string, tracked []git.Entry, r
 	if err := syncAll(m.dir); err != nil {
 		return Layers{}, err
 	}
-	if err := os.Rename(m.dir, m.store.layersDir(m.digest)); err != nil {
+	if err := place(m.digest, m.dir, m.store.layersDir(m.digest), func() error { _, _, err := m.store.layersMeta(m.digest); return err }); err != nil {
 		return Layers{}, fmt.Errorf("put the prepared dependencies in place: %w", err)
 	}
 	m.dir = ""
 	m.unlock()
 	m.unlock = nil
-	return m.store.takeLayers(ctx, m.snap, m.digest)
+	l, err := m.store.takeLayers(ctx, m.snap, m.digest)
+	l.Rebuilt = told(kindLayers, m.store.layersDir(m.digest))
+	return l, err
 }
 
 // removeTree removes directories that a package manager made read-only as well.

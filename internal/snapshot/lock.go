@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybreak-agent/daybreak/internal/git"
 )
 
 // lock takes a file lock for this caller alone, which the kernel drops when the process dies.
@@ -36,6 +38,17 @@ func (s *Store) tryLock(name string) (unlock func(last bool), err error) {
 		}
 		f.Close()
 	}, nil
+}
+
+// sweepLocks removes the files of all locks that nobody has: of things that are gone, and of
+// others, whose next user makes them again.
+func (s *Store) sweepLocks() {
+	found, _ := filepath.Glob(s.lockFile("*")) // the pattern is well-formed
+	for _, p := range found {
+		if unlock, err := s.tryLock(strings.TrimSuffix(filepath.Base(p), ".lock")); err == nil && unlock != nil {
+			unlock(true)
+		}
+	}
 }
 
 func (s *Store) lockFile(name string) string {
@@ -160,6 +173,13 @@ func (s *Store) Done(snap Snapshot) {
 // Scoped is the store for one piece of work: [Store.Release] lets everything go that it held, in
 // whatever way the work ended.
 func (s *Store) Scoped() *Store { return &Store{cfg: s.cfg, held: map[string]*held{}} }
+
+// Telling is [Store.Scoped] for work of which somebody watches how far fetches and checkouts are.
+func (s *Store) Telling(p git.Progress) *Store {
+	t := s.Scoped()
+	t.cfg.progress = p
+	return t
+}
 
 // Release is [Store.Done] for everything that the store holds. Nothing may be started on it any
 // more.

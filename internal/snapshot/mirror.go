@@ -18,7 +18,7 @@ import (
 // Resolve brings the commit that ref names into our mirror, and says which branch of the
 // source a pull request for it would aim at ("" for none).
 func (s *Store) Resolve(ctx context.Context, repo, ref string) (commit, target string, err error) {
-	if commit, err = s.fetch(ctx, Source{Repo: repo}, ref); err != nil {
+	if commit, err = s.bring(ctx, repo, ref); err != nil {
 		return "", "", err
 	}
 	if target, err = s.cfg.Git.TargetBranch(ctx, repo, ref); err != nil {
@@ -27,11 +27,33 @@ func (s *Store) Resolve(ctx context.Context, repo, ref string) (commit, target s
 	return commit, target, nil
 }
 
+func (s *Store) bring(ctx context.Context, repo, ref string) (commit string, err error) {
+	err = s.withRoom(ctx, repo, func() error {
+		commit, err = s.fetch(ctx, Source{Repo: repo, Progress: s.cfg.progress}, ref)
+		return err
+	})
+	return commit, err
+}
+
+// Fetch brings the commit that ref names into our mirror, for reading. The mirror is held until
+// release, and the commit stays in it for an hour.
+func (s *Store) Fetch(ctx context.Context, repo, ref string) (gitdir, commit string, release func(), err error) {
+	if err := s.hold(ctx, mirrorName(repo)); err != nil {
+		return "", "", nil, err
+	}
+	if commit, err = s.bring(ctx, repo, ref); err != nil {
+		s.letGo(mirrorName(repo))
+		return "", "", nil, err
+	}
+	return s.mirror(repo), commit, func() { s.letGo(mirrorName(repo)) }, nil
+}
+
 // fetched says what a reference of the source was, and when it was asked for.
 type fetched struct {
 	Ref   string    `json:"ref"`
 	ID    string    `json:"id"`
 	Began time.Time `json:"began"`
+	Repo  string    `json:"repo,omitempty"` // without credentials
 }
 
 // fetch brings the commit into the mirror, of which one process at a time changes anything.
@@ -69,7 +91,7 @@ func (s *Store) fetch(ctx context.Context, src Source, ref string) (id string, e
 	if err := os.Chtimes(filepath.Join(s.mirror(src.Repo), pinsDir, id), began, began); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	b, err := json.Marshal(fetched{Ref: ref, ID: id, Began: began})
+	b, err := json.Marshal(fetched{Ref: ref, ID: id, Began: began, Repo: git.RedactURL(src.Repo)})
 	if err == nil {
 		err = replace(note, b)
 	}

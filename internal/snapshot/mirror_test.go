@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybreak-agent/daybreak/internal/git"
 	"github.com/daybreak-agent/daybreak/internal/git/gittest"
+	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
 // packs are the files that hold the mirror's objects.
@@ -95,6 +96,58 @@ func TestCollectFindsDamage(t *testing.T) {
 	got, err := s.Prepare(t.Context(), Source{Repo: repo, Ref: snap.Base})
 	if err != nil || got.Rebuilt == "" || s.cfg.Git.Damaged(t.Context(), s.mirror(repo)) {
 		t.Errorf("%+v %v", got, err)
+	}
+}
+
+// A damaged mirror that somebody reads stays where it is until they are done.
+func TestDamagedMirrorInUseIsLeft(t *testing.T) {
+	s, repo := newStore(t), repository(t)
+	snap := preparedMany(t, s, repo, 1)[0]
+	other, err := New(s.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := other.Prepare(t.Context(), Source{Repo: repo, Ref: snap.Base})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(packs(t, s.mirror(repo))[0]); err != nil {
+		t.Fatal(err)
+	}
+	for _, free := range []bool{false, true} {
+		if free {
+			other.Done(held)
+		}
+		if _, err := s.Collect(t.Context(), Policy{}); err != nil {
+			t.Log(err) // of packing what is damaged
+		}
+		if _, err := os.Stat(s.mirror(repo)); (err == nil) == free {
+			t.Errorf("nobody uses it: %v; %v", free, err)
+		}
+	}
+}
+
+// A mirror says whose it is before it has a snapshot, and what is fetched for a look stays for a task.
+func TestFetch(t *testing.T) {
+	s, repo := newStore(t), repository(t)
+	gitdir, commit, release, err := s.Fetch(t.Context(), repo, "main")
+	if err != nil || commit != gittest.Run(t, repo, "rev-parse", "HEAD") {
+		t.Fatal(commit, err)
+	}
+	all, err := s.List(t.Context(), nil)
+	if err != nil || len(all) != 1 || all[0].Kind != kindMirror || all[0].Repo != repo || !all[0].InUse {
+		t.Errorf("%+v %v", all, err)
+	}
+	release()
+	if err := os.Rename(repo, repo+".away"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Prepare(t.Context(), Source{Repo: repo, Ref: commit})
+	if err != nil || got.GitDir != gitdir {
+		t.Errorf("%+v %v", got, err)
+	}
+	if _, _, _, err := s.Fetch(t.Context(), repo+".away", "nope"); task.ClassOf(err) != task.NotFound {
+		t.Error(err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,12 +37,25 @@ type meta struct {
 	From     string    `json:"from,omitempty"` // digest of the snapshot it was advanced from
 	Made     time.Time `json:"made"`
 	Millis   int64     `json:"ms"` // that it took
+	Seal     string    `json:"seal,omitempty"`
+	Disk     int64     `json:"disk,omitempty"` // bytes on disk of the checkout that are no other snapshot's
 }
 
 // Prepare returns the snapshot, making what is missing, and holds it; see [Store.Done]. When ref
 // is a commit id that was prepared before, the source is not looked at and nothing is run.
 // Classes are those of [git.Git.FetchCommit].
-func (s *Store) Prepare(ctx context.Context, src Source) (Snapshot, error) {
+func (s *Store) Prepare(ctx context.Context, src Source) (got Snapshot, err error) {
+	if src.Progress == nil {
+		src.Progress = s.cfg.progress
+	}
+	err = s.withRoom(ctx, src.Repo, func() error {
+		got, err = s.prepare(ctx, src)
+		return err
+	})
+	return got, err
+}
+
+func (s *Store) prepare(ctx context.Context, src Source) (Snapshot, error) {
 	if git.IsID(src.Ref) {
 		if got, err := s.take(ctx, src, src.Ref); err == nil {
 			got.Rebuilt = s.rebuilt(src.Repo)
@@ -64,6 +78,9 @@ func (s *Store) Prepare(ctx context.Context, src Source) (Snapshot, error) {
 	defer unlock()
 	healed := ""
 	got, err := s.take(ctx, src, base)
+	if isDamaged(err) {
+		s.cfg.Logger.WarnContext(ctx, "a damaged snapshot is made anew", "digest", digest(src, base), "err", err)
+	}
 	if err != nil { // nobody else made it meanwhile
 		if got, err = s.build(ctx, src, base); err != nil {
 			again, why := s.heal(ctx, src, base, err)
@@ -75,7 +92,8 @@ func (s *Store) Prepare(ctx context.Context, src Source) (Snapshot, error) {
 		}
 	}
 	if err == nil {
-		got.Rebuilt = cmp.Or(healed, s.rebuilt(src.Repo))
+		words := []string{cmp.Or(healed, s.rebuilt(src.Repo)), told(kindSnapshot, s.dir(got.Digest))}
+		got.Rebuilt = strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), "; ")
 	}
 	return got, err
 }
@@ -93,7 +111,7 @@ type previous struct {
 func (s *Store) build(ctx context.Context, src Source, base string) (Snapshot, error) {
 	begin := s.cfg.Now()
 	d := digest(src, base)
-	s.sweep(d)
+	s.sweep(d, false)
 	tmp, err := os.MkdirTemp(filepath.Join(s.cfg.Dir, "snapshots"), ".tmp-"+d+"-")
 	if err != nil {
 		return Snapshot{}, err
@@ -117,6 +135,12 @@ func (s *Store) build(ctx context.Context, src Source, base string) (Snapshot, e
 	if prev != nil {
 		m.From = prev.digest
 	}
+	if m.Disk, err = added(filepath.Join(tmp, "tree"), laid.Entries, prev); err != nil {
+		return Snapshot{}, err
+	}
+	if m.Seal, err = seal(filepath.Join(tmp, "tree")); err != nil {
+		return Snapshot{}, err
+	}
 	m.Millis = s.cfg.Now().Sub(begin).Milliseconds()
 	b, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -128,7 +152,7 @@ func (s *Store) build(ctx context.Context, src Source, base string) (Snapshot, e
 	if err := syncAll(tmp); err != nil {
 		return Snapshot{}, err
 	}
-	if err := os.Rename(tmp, s.dir(d)); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOTEMPTY) {
+	if err := place(d, tmp, s.dir(d), func() error { return s.look(d) }); err != nil {
 		return Snapshot{}, fmt.Errorf("put the snapshot in place: %w", err)
 	}
 	got, err := s.take(ctx, src, base)
@@ -255,7 +279,8 @@ func (s *Store) metas() ([]found, error) {
 			continue // it was collected just now
 		}
 		if err != nil {
-			return nil, err
+			s.passOver(kindSnapshot, e.Name(), s.dir(e.Name()), func() error { _, _, err := s.meta(e.Name()); return err }, err)
+			continue
 		}
 		out = append(out, found{m, e.Name(), used})
 	}
@@ -263,19 +288,23 @@ func (s *Store) metas() ([]found, error) {
 }
 
 func (s *Store) meta(digest string) (m meta, used time.Time, err error) {
-	f, err := os.Open(filepath.Join(s.dir(digest), "meta.json"))
+	used, err = readRecord(s.dir(digest), &m)
+	if err == nil && (!validDigest(m.Mirror) || !git.IsID(m.Base)) {
+		err = &damage{"its record names no repository and commit"}
+	}
 	if err != nil {
-		return m, used, err
+		err = fmt.Errorf("snapshot %s: %w", digest, err)
 	}
-	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return m, used, err
+	return m, used, err
+}
+
+// look says what is wrong with a snapshot that is in place, as far as that is told cheaply.
+func (s *Store) look(digest string) error {
+	m, _, err := s.meta(digest)
+	if err == nil {
+		err = whole(s.dir(digest), m)
 	}
-	if err := json.NewDecoder(f).Decode(&m); err != nil {
-		return m, used, fmt.Errorf("snapshot %s: %w", digest, err)
-	}
-	return m, fi.ModTime(), nil
+	return err
 }
 
 // syncAll makes the file system of dir durable, so that a snapshot which is in place after a
@@ -303,6 +332,9 @@ func (s *Store) take(ctx context.Context, src Source, base string) (Snapshot, er
 		return Snapshot{}, err
 	}
 	m, _, err := s.meta(d)
+	if err == nil {
+		err = whole(s.dir(d), m)
+	}
 	if err == nil && !pinned(s.mirror(src.Repo), base) {
 		err = fs.ErrNotExist // the mirror was made anew, or is gone
 	}
@@ -370,13 +402,18 @@ func makeLock(kind, digest string) string {
 }
 
 // sweep removes what crashed builds and abandoned homes left. What a build left is nobody's once
-// its lock is free, which for own is the caller's; for the rest a day must have passed.
-func (s *Store) sweep(own string) {
-	for _, pattern := range []string{"snapshots/.tmp-*", "snapshots/*/.home-*", "layers/.tmp-*", "repos/.broken-*"} {
+// its lock is free, which for own is the caller's; for the rest a day must have passed. What was
+// put aside goes once nobody needs it, with all even before somebody was told.
+func (s *Store) sweep(own string, all bool) {
+	for _, pattern := range []string{"snapshots/.tmp-*", "snapshots/.broken-*", "snapshots/*/.home-*", "layers/.tmp-*", "layers/.broken-*", "repos/.broken-*"} {
 		left, _ := filepath.Glob(filepath.Join(s.cfg.Dir, pattern)) // the pattern is well-formed
 		for _, p := range left {
 			fi, err := os.Lstat(p)
-			if err != nil || s.cfg.Now().Sub(fi.ModTime()) <= 24*time.Hour && !s.abandoned(p, own) {
+			if err != nil {
+				continue
+			}
+			old := s.cfg.Now().Sub(fi.ModTime()) > 24*time.Hour
+			if aside(p) && !s.forsaken(p, old || all) || !aside(p) && !old && !s.abandoned(p, own) {
 				continue
 			}
 			if err := removeTree(p); err != nil {

@@ -19,7 +19,7 @@ type Snapshot struct {
 	Bytes    int64    //
 	Warnings []string // submodules, LFS pointers, links that leave the tree, case collisions: one line each
 	Cached   bool     // it was there already
-	Rebuilt  string   // why the mirror had to be made anew; "" for the usual
+	Rebuilt  string   // why the mirror or the snapshot had to be made anew; "" for the usual
 
 	Environment string // digest, as asked for
 	Layers      Layers // prepared dependencies, see [Snapshot.With]

@@ -290,7 +290,7 @@ func TestSweepTakesOldLeftovers(t *testing.T) {
 	if err := os.Chtimes(old, past, past); err != nil {
 		t.Fatal(err)
 	}
-	s.sweep("")
+	s.sweep("", false)
 	if _, err := os.Stat(old); !errors.Is(err, os.ErrNotExist) {
 		t.Error("the old one is still there")
 	}

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -18,12 +19,16 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
-// Config is what a store needs; every field is required.
+// Config is what a store needs; every field but Full is required.
 type Config struct {
 	Dir    string // absolute; nothing else writes below it
 	Git    *git.Git
 	Now    func() time.Time
 	Logger *slog.Logger
+	// Full makes room when the disk is full; what did not fit is tried once more.
+	Full func(ctx context.Context) error
+
+	progress git.Progress // see [Store.Telling]
 }
 
 // Store keeps mirrors and snapshots below one directory. Any number of processes may use the
@@ -40,7 +45,7 @@ type Source struct {
 	Repo        string       // path or URL
 	Ref         string       // commit id, branch or tag; "" is HEAD
 	Environment string       // digest of what else decides a sandbox's file tree
-	Progress    git.Progress // may be nil
+	Progress    git.Progress // may be nil: the store's own, see [Store.Telling]
 }
 
 // New makes the directory.

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"bytes"
 	"fmt"
+	"hash/maphash"
 	"os"
 	"path"
 	"path/filepath"
@@ -19,14 +20,10 @@ const lfsHead = "version https://git-lfs.github.com/spec/v1\n"
 // is read.
 func warnings(tree string, entries []git.Entry, prev *previous) (out, pointers []string) {
 	var subs, lfs, links, cases []string
-	lower := map[string]string{}
+	for _, pair := range collisions(entries) {
+		cases = append(cases, fmt.Sprintf("%q and %q", pair[0], pair[1]))
+	}
 	for _, e := range entries {
-		key := strings.ToLower(e.Path)
-		if other, ok := lower[key]; ok {
-			cases = append(cases, fmt.Sprintf("%q and %q", other, e.Path))
-		} else {
-			lower[key] = e.Path
-		}
 		switch {
 		case e.Mode == git.ModeSubmodule:
 			subs = append(subs, fmt.Sprintf("%q", e.Path))
@@ -54,6 +51,49 @@ func warnings(tree string, entries []git.Entry, prev *previous) (out, pointers [
 	say(links, "link that leaves the tree, kept as it is and dead in the sandbox", "links that leave the tree, kept as they are and dead in the sandbox")
 	say(cases, "names that differ only in case", "pairs of names that differ only in case")
 	return out, pointers
+}
+
+// collisions are the pairs of names in one directory that differ only in case, as far as their
+// directories are the same in spelling or differ only in case too: on a file system that does not
+// tell cases apart they are one.
+func collisions(entries []git.Entry) (pairs [][2]string) {
+	type spelling struct{ entry, end int32 } // a part of a path; without pointers, as there are many
+	seed, lower, last := maphash.MakeSeed(), make(map[uint64]spelling, len(entries)), ""
+	see := func(i, end int) {
+		name := entries[i].Path[:end]
+		key := maphash.String(seed, strings.ToLower(name))
+		first, ok := lower[key]
+		if !ok {
+			lower[key] = spelling{int32(i), int32(end)}
+			return
+		}
+		// Where only their directories differ, those are named already.
+		if other := entries[first.entry].Path[:first.end]; path.Base(other) != path.Base(name) && strings.ToLower(other) == strings.ToLower(name) {
+			pairs = append(pairs, [2]string{other, name})
+		}
+	}
+	for i, e := range entries {
+		// What is in a directory comes together: what a path shares with the one before was seen.
+		for at := common(last, e.Path); at < len(e.Path); at++ {
+			if e.Path[at] == '/' {
+				see(i, at)
+			}
+		}
+		see(i, len(e.Path))
+		last = e.Path
+	}
+	return pairs
+}
+
+// common is how far two paths have the same directories.
+func common(a, b string) int {
+	n := 0
+	for i := 0; i < len(a) && i < len(b) && a[i] == b[i]; i++ {
+		if a[i] == '/' {
+			n = i + 1
+		}
+	}
+	return n
 }
 
 func leaves(at, target string) bool {

@@ -24,7 +24,7 @@ func (v *View) show(p event.Payload) {
 		text := fmt.Sprintf("%s  %s, %s%s", p.Base[:min(12, len(p.Base))], files(p.Files), taskview.Size(p.Bytes), cached(p.Cached))
 		v.line(good, "✓", "checkout", text+"  "+ms(p.Millis))
 		if p.Rebuilt != "" {
-			v.line(warn, "!", "note", taskview.Escape("the mirror was made anew: "+p.Rebuilt))
+			v.line(warn, "!", "note", taskview.Escape("made anew: "+p.Rebuilt))
 		}
 		for _, w := range p.Warnings {
 			v.line(warn, "!", "note", taskview.Escape(w))

@@ -87,7 +87,7 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 		}
 		p.item(e.Time, "snapshot %s: %s, %s  %s", short(v.Digest), story.Plural(v.Files, "file"), how, story.Took(v.Millis))
 		if v.Rebuilt != "" {
-			p.item(e.Time, "  the mirror was made anew: %s", Escape(v.Rebuilt))
+			p.item(e.Time, "  made anew: %s", Escape(v.Rebuilt))
 		}
 		for _, warning := range v.Warnings {
 			p.item(e.Time, "  %s", Escape(warning))
