@@ -63,6 +63,8 @@ type Reproduction struct {
 	HeadOutput    string     `json:"head_output,omitempty"`
 	BaseRuns      int        `json:"base_runs"`
 	HeadRuns      int        `json:"head_runs"`
+	BaseFailed    int        `json:"base_failed,omitempty"` // in how many runs it failed, where they disagree
+	HeadFailed    int        `json:"head_failed,omitempty"`
 }
 
 // SuiteResult compares the whole suite with its own baseline.
@@ -122,7 +124,7 @@ type Guard struct {
 	Hunks    []Probe   `json:"hunks"`              // source hunks reverted one at a time
 	Mutants  []Probe   `json:"mutants"`            // small changes of changed lines
 	Coverage *Coverage `json:"coverage,omitempty"` // of the changed source lines, by the reproduction; absent where unknown
-	Unsure   int       `json:"unsure,omitempty"`   // survivors for which there was no time to ask the whole suite
+	Unsure   int       `json:"unsure,omitempty"`   // probes that are [Unjudged]
 	Complete bool      `json:"complete"`           // false: time ran out, or there was nothing to probe
 	Note     string    `json:"note,omitempty"`
 	Millis   int64     `json:"ms"`
@@ -137,6 +139,7 @@ const (
 	Survived ProbeOutcome = "survived" // everything stays green
 	Broken   ProbeOutcome = "broken"   // it does not build or hangs: not a test's merit, but not unnoticed
 	NotTried ProbeOutcome = "not_tried"
+	Unjudged ProbeOutcome = "unjudged" // the reproduction stays green, and there was no time to ask the whole suite
 )
 
 // Probe is one part of the change undone or altered.
@@ -158,7 +161,7 @@ type Coverage struct {
 	Missed string `json:"missed,omitempty"` // "path:line" of some that were not run
 }
 
-// Counts sums probes: caught or broken, survived, not tried.
+// Counts sums probes: caught or broken, survived, not tried. What is [Unjudged] is none of these.
 func Counts(probes []Probe) (caught, survived, left int) {
 	for _, p := range probes {
 		switch p.Outcome {
@@ -166,6 +169,7 @@ func Counts(probes []Probe) (caught, survived, left int) {
 			survived++
 		case NotTried:
 			left++
+		case Unjudged:
 		default:
 			caught++
 		}
@@ -193,8 +197,9 @@ type RunRecord struct {
 	Failed   int    `json:"failed"`
 	Skipped  int    `json:"skipped"`
 	NotRun   int    `json:"not_run"`
-	Log      string `json:"log,omitempty"` // blob digest of the full output
-	Outcome  string `json:"outcome"`       // "complete", "partial", "no_report", "timeout", "killed"; of a build "built", "not built"
+	Log      string `json:"log,omitempty"`   // blob digest of the full output
+	Outcome  string `json:"outcome"`         // "complete", "partial", "no_report", "timeout", "killed"; of a build "built", "not built"
+	Build    string `json:"build,omitempty"` // digest of the files that compiling the tree once left: of a build those that it made, else those that the run began with; "" where it built for itself
 }
 
 // Built reports whether the command only compiled: it says nothing of a test.

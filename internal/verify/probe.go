@@ -28,6 +28,7 @@ const (
 	maxGuard      = 5 * time.Minute
 	probeLimit    = 30 * time.Second // of one run, at least
 	probeSlowdown = 5                // times the same run with the whole change
+	maxGuardRuns  = 100              // commands that are recorded
 )
 
 // guardTime is what P6 may take.
@@ -49,7 +50,6 @@ type prober struct {
 	normal   time.Duration   // of the declared tests with the whole change
 	cells    map[string]cell // what the newest probe showed
 	took     int64           // and how long that was, in milliseconds
-	unsure   int             // survivors for which there was no time to run the suite
 }
 
 // changedFile is one source file of the change that holds code.
@@ -90,12 +90,19 @@ func (p *proof) probe(ctx context.Context) (err error) {
 	if left > 0 {
 		guard.Note = join(guard.Note, fmt.Sprintf("partial: %s not tried within %s", plural(left, "probe"), p.guardTime()))
 	}
-	if guard.Unsure = g.unsure; g.unsure > 0 {
-		guard.Note = join(guard.Note, fmt.Sprintf("for %s there was no time to ask the whole suite", plural(g.unsure, "survivor")))
+	for _, pr := range slices.Concat(guard.Hunks, guard.Mutants) {
+		if pr.Outcome == task.Unjudged {
+			guard.Unsure++
+		}
+	}
+	if guard.Unsure > 0 {
+		guard.Note = join(guard.Note, fmt.Sprintf("partial: %s that the reproduction does not notice not judged, since there was no time to ask the whole suite", plural(guard.Unsure, "probe")))
 	}
 	guard.Millis = p.v.Now().Sub(start).Milliseconds()
 	rec.Note, rec.Millis, rec.Complete = summaryOf(*guard), guard.Millis, guard.Complete
-	rec.Runs = nil // a record a probe would drown the ones that prove something; the probes are in the guard
+	if n := len(rec.Runs) - maxGuardRuns; n > 0 {
+		rec.Runs, rec.Note = rec.Runs[:maxGuardRuns], join(rec.Note, fmt.Sprintf("%s more, not listed", plural(n, "command")))
+	}
 	p.verdict.Guard, p.facts.Weak = guard, weakness(*guard)
 	p.phase(rec)
 	return nil
@@ -120,7 +127,7 @@ func weakness(g task.Guard) string {
 	if c := g.Coverage; c != nil && c.Lines > 0 && c.Run == 0 {
 		return "no changed line of the source runs in the tests that show the bug"
 	}
-	if caught, survived, left := task.Counts(g.Hunks); caught == 0 && survived > 0 && left == 0 {
+	if _, survived, _ := task.Counts(g.Hunks); survived > 0 && survived == len(g.Hunks) {
 		return "each part of the change can be undone without any test noticing"
 	}
 	if caught, survived, _ := task.Counts(g.Mutants); caught+survived >= minJudged && survived > caught {
@@ -171,7 +178,7 @@ func (g *prober) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g.bench = b
+	g.bench, b.build = b, head.digest
 	if err := place(ctx, b.box.Guest(), g.p.job.Changes); err != nil {
 		return err
 	}
@@ -206,37 +213,35 @@ func (g *prober) end(ctx context.Context) error {
 	return b.close(ctx, "guard")
 }
 
-// try runs the tests with some files altered. sure is false when there was no time for the suite.
-func (g *prober) try(ctx context.Context, altered []git.Change) (outcome task.ProbeOutcome, by string, sure bool, err error) {
+// try runs the tests with some files altered.
+func (g *prober) try(ctx context.Context, altered []git.Change) (outcome task.ProbeOutcome, by string, err error) {
 	if g.over() {
-		return task.NotTried, "", false, nil
+		return task.NotTried, "", nil
 	}
 	if err := g.ready(ctx); err != nil {
-		return task.NotTried, "", false, err
+		return task.NotTried, "", err
 	}
 	limit := min(max(probeLimit, probeSlowdown*g.normal), max(g.deadline.Sub(g.p.v.Now())+g.normal, 2*g.normal))
 	g.cells, g.took = map[string]cell{}, 0
 	r, err := g.run(ctx, altered, g.p.declaredPlaces(), limit)
 	if err != nil {
-		return task.NotTried, "", false, err
+		return task.NotTried, "", err
 	}
 	outcome, by = g.judgeDeclared(r)
-	sure = true
 	if outcome == task.Survived {
 		left := g.deadline.Sub(g.p.v.Now())
 		if suite := time.Duration(g.p.suiteMillis) * time.Millisecond; suite > left {
-			sure = false
-			g.unsure++
+			outcome = task.Unjudged
 		} else if r, err = g.run(ctx, nil, nil, max(probeLimit, probeSlowdown*suite)); err != nil {
-			return task.NotTried, "", false, err
+			return task.NotTried, "", err
 		} else {
 			outcome, by = g.judgeSuite(r)
 		}
 	}
 	if r.timedOut {
-		return outcome, by, sure, g.end(ctx) // whatever hung may still be there
+		return outcome, by, g.end(ctx) // whatever hung may still be there
 	}
-	return outcome, by, sure, g.restore(ctx, altered)
+	return outcome, by, g.restore(ctx, altered)
 }
 
 // restore brings the altered files back to what the change made of them.
@@ -303,15 +308,14 @@ func (g *prober) hunks(ctx context.Context, files []changedFile, guard *task.Gua
 		for _, h := range f.hunks {
 			pr := task.Probe{Path: f.change.Path, Line: max(h.NewStart, 1), What: "reverted", Outcome: task.NotTried}
 			var err error
-			sure := false
 			if len(guard.Hunks) < maxHunks {
-				if pr.Outcome, pr.By, sure, err = g.try(ctx, []git.Change{f.undone(h)}); err != nil {
+				if pr.Outcome, pr.By, err = g.try(ctx, []git.Change{f.undone(h)}); err != nil {
 					return err
 				}
 			}
 			guard.Hunks = append(guard.Hunks, pr)
 			g.p.probed(pr, g.cells, g.took)
-			if pr.Outcome == task.Survived && sure {
+			if pr.Outcome == task.Survived {
 				unneeded[i] = append(unneeded[i], h)
 				found = append(found, task.Finding{
 					Kind: "unneeded", Severity: "info", Path: pr.Path, Line: pr.Line,
@@ -331,8 +335,8 @@ func (g *prober) hunks(ctx context.Context, files []changedFile, guard *task.Gua
 		without = append(without, files[i].undone(hs...))
 	}
 	slices.SortFunc(without, func(a, b git.Change) int { return strings.Compare(a.Path, b.Path) })
-	outcome, _, sure, err := g.try(ctx, without)
-	if outcome == task.Survived && sure {
+	outcome, _, err := g.try(ctx, without)
+	if outcome == task.Survived {
 		guard.Note = join(guard.Note, fmt.Sprintf("verified again without %s that no test needs: all is green (tree %s)", plural(len(found), "part"), treeDigest(p.job.Snapshot.Base, replaced(p.job.Changes, without))))
 	}
 	return err
@@ -373,7 +377,7 @@ func (g *prober) mutants(ctx context.Context, files []changedFile, guard *task.G
 			}
 			pr := task.Probe{Path: f.change.Path, Line: m.Line, What: m.Operator, Old: tail(m.Old, 200), New: tail(m.New, 200)}
 			var err error
-			if pr.Outcome, pr.By, _, err = g.try(ctx, []git.Change{{Path: f.change.Path, Mode: f.change.Mode, Content: m.Text}}); err != nil {
+			if pr.Outcome, pr.By, err = g.try(ctx, []git.Change{{Path: f.change.Path, Mode: f.change.Mode, Content: m.Text}}); err != nil {
 				return err
 			}
 			guard.Mutants = append(guard.Mutants, pr)

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,8 +110,66 @@ func TestProbesAreUndone(t *testing.T) {
 		{git.Change{Path: "price.py", Deleted: true}, task.Broken},
 		{git.Change{Path: "price.py", Mode: git.ModeFile, Content: s.changes(t, "fix")[0].Content}, task.Survived},
 	} {
-		if got, by, _, err := g.try(ctx, []git.Change{f.altered}); err != nil || got != f.want || (got == task.Caught) != (by != "") {
+		if got, by, err := g.try(ctx, []git.Change{f.altered}); err != nil || got != f.want || (got == task.Caught) != (by != "") {
 			t.Errorf("%q: %s by %q, %v, want %s", f.altered.Content, got, by, err, f.want)
+		}
+	}
+}
+
+// TestUnjudged: what the whole suite was never asked about is no mutant that goes unnoticed.
+func TestUnjudged(t *testing.T) {
+	needCommand(t, "/usr/bin/python3", "-m", "pytest", "--version")
+	ctx := context.Background()
+	v, _ := newVerifier(t, Settings{})
+	s := loadSample(t, "guard.txtar")
+	snap := s.snapshot(t, "base")
+	base, err := v.Baseline(ctx, snap, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := v.newProof(Job{Snapshot: snap, Changes: s.changes(t, "shallow", "wide"), Declared: []string{"test_net"}, Baseline: base})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := "test_price.py::test_net"
+	p.facts.Tests, p.places[id] = []TestFacts{{Test: id}}, Place{File: "test_price.py", Name: "test_net"}
+	p.suiteMillis = time.Hour.Milliseconds() // it takes longer than there is time for P6
+	if err := p.probe(ctx); err != nil {
+		t.Fatal(err)
+	}
+	g := p.verdict.Guard
+	_, survived, _ := task.Counts(slices.Concat(g.Hunks, g.Mutants))
+	if g.Unsure == 0 || survived != 0 || p.facts.Weak != "" || !strings.Contains(g.Note, "not judged, since there was no time to ask the whole suite") {
+		t.Errorf("%d unsure, %d survived, weak: %q, note: %s", g.Unsure, survived, p.facts.Weak, g.Note)
+	}
+	rec := p.verdict.Phases[len(p.verdict.Phases)-1]
+	if rec.Phase != "P6" || len(rec.Runs) < len(g.Mutants) || rec.Runs[0].Log == "" {
+		t.Errorf("of %d probes there are %d commands on record", len(g.Hunks)+len(g.Mutants), len(rec.Runs))
+	}
+}
+
+func TestWeakness(t *testing.T) {
+	probes := func(outcomes ...task.ProbeOutcome) []task.Probe {
+		out := make([]task.Probe, len(outcomes))
+		for i, o := range outcomes {
+			out[i].Outcome = o
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		guard task.Guard
+		want  string
+	}{
+		"most go unnoticed":                {task.Guard{Mutants: probes(task.Survived, task.Survived, task.Caught)}, "2 of 3 small mutants"},
+		"the others were never judged":     {task.Guard{Mutants: probes(task.Survived, task.Unjudged, task.Unjudged, task.Unjudged, task.Caught, task.Caught)}, ""},
+		"too few were judged":              {task.Guard{Mutants: probes(task.Survived, task.Survived, task.Unjudged)}, ""},
+		"no part is missed":                {task.Guard{Hunks: probes(task.Survived, task.Survived)}, "each part"},
+		"of one part it is not known":      {task.Guard{Hunks: probes(task.Survived, task.Unjudged)}, ""},
+		"one part was not tried":           {task.Guard{Hunks: probes(task.Survived, task.NotTried)}, ""},
+		"one part is missed, or no longer": {task.Guard{Hunks: probes(task.Survived, task.Broken)}, ""},
+	} {
+		if got := weakness(c.guard); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }

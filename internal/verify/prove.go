@@ -112,6 +112,12 @@ func (p *proof) reproductions() []task.Reproduction {
 	out := []task.Reproduction{}
 	for _, t := range p.facts.Tests {
 		r := task.Reproduction{Test: t.Test, Base: summary(t.Red), Head: summary(t.Green), BaseRuns: len(t.Red), HeadRuns: len(t.Green)}
+		if r.Base == task.Flaky {
+			r.BaseFailed = howMany(t.Red, Seen.failed)
+		}
+		if r.Head == task.Flaky {
+			r.HeadFailed = howMany(t.Green, Seen.failed)
+		}
 		if pl, ok := p.places[t.Test]; ok {
 			plan := p.plan
 			if p.racing {
