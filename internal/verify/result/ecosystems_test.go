@@ -106,7 +106,12 @@ func TestEcosystemTraps(t *testing.T) {
 			want: map[string]task.TestStatus{
 				"mixed/a.test.js::cart second time": task.Flaky, "mixed/a.test.js::cart same": task.Pass, "mixed/a.test.js::cart same #2": task.Fail,
 				"mixed/a.test.js::cart row 1 2": task.Fail, "mixed/a.test.js::cart hangs": task.Timeout, "mixed/a.test.js::cart later": task.Skip, "mixed/c.test.js::needs it": task.Skip,
+				"mixed/a.test.js::hook waits": task.Timeout,
 			},
+		},
+		{
+			name: "vitest 0: a file that does not load is said to have passed", file: "vitest-0.json", outcome: Complete, build: []string{"v/b.test.js"},
+			want: map[string]task.TestStatus{"v/b.test.js": task.Errored, "v/a.test.js::cart ok": task.Pass, "v/a.test.js::cart hangs": task.Timeout},
 		},
 		{name: "vitest: only leaves the others out", file: "vitest-only.json", outcome: Complete, want: map[string]task.TestStatus{"only/o.test.js::other": task.Skip}},
 		{name: "vitest: an unhandled rejection is in the exit code alone", file: "vitest-rejects.json", outcome: Complete, want: map[string]task.TestStatus{"rejects/r.test.js::passes": task.Pass}},

@@ -162,6 +162,10 @@ func TestTraps(t *testing.T) {
 		},
 		{name: "nothing collected", file: "pytest-empty.xml", outcome: Complete},
 		{
+			name: "a collection error stops pytest", file: "pytest-coll.xml", outcome: Complete, build: []string{"test_coll"},
+			want: map[string]task.TestStatus{"test_coll": task.Errored}, absent: []string{"test_shop::test_ok"},
+		},
+		{
 			name: "jest: only, parse error, before-all", file: "jest.json", outcome: Complete, build: []string{"j/b.test.js"},
 			want: map[string]task.TestStatus{"j/c.test.js::two": task.Skip, "j/b.test.js": task.Errored, "j/e.test.js::z": task.Fail, "j/a.test.js::same #2": task.Pass},
 		},
@@ -174,6 +178,7 @@ func TestTraps(t *testing.T) {
 		{name: "node: a file that does not parse", file: "node-d.tap", outcome: Complete, build: []string{"d.test.js"}},
 		{name: "tape: a crash before the plan", file: "tape-b.tap", outcome: Partial, want: map[string]task.TestStatus{"one": task.Missing}},
 		{name: "mocha: a hook", file: "mocha.json", outcome: Complete, want: map[string]task.TestStatus{`m/a.js::cart inner "before all" hook for "never"`: task.Errored, "m/a.js::cart pend": task.Skip}},
+		{name: "mocha: only hides the others", file: "mocha-only.json", outcome: Complete, want: map[string]task.TestStatus{"m/o.js::chosen": task.Pass}, absent: []string{"m/o.js::other"}},
 		{
 			name: "unittest", file: "unittest.txt", outcome: Complete, build: []string{"test_imp"},
 			want: map[string]task.TestStatus{"test_u.A::test_bad": task.Fail, "test_u.A::test_xp": task.Fail, "test_u.A::test_sub": task.Fail, "test_u.A::test_skip": task.Skip},

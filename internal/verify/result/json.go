@@ -139,6 +139,9 @@ func ParseJest(r io.Reader, o Options) Report {
 	return rep
 }
 
+// vitestTimeout is what vitest since 3 leaves of the message of a test or hook that ran out of time.
+const vitestTimeout = "Error: STACK_TRACE_ERROR"
+
 func (rep *Report) jestSuite(s jestSuite, o Options) {
 	file := o.rel(s.Name)
 	failed := 0
@@ -163,10 +166,15 @@ func (rep *Report) jestSuite(s jestSuite, o Options) {
 			failed++
 			t.Output = clip(plain(strings.Join(a.FailureMessages, "\n")), o.MaxOutput)
 			t.Message, t.Frame = jsMessage(t.Output), o.firstFrame(t.Output)
-			t.Signature = Signature(t.Message, t.Frame)
-			if strings.Contains(t.Message, "Exceeded timeout of") || strings.Contains(t.Message, "Test timed out in") {
-				t.Status = task.Timeout
+			if t.Message == vitestTimeout {
+				t.Message = "Error: Test or hook timed out"
 			}
+			for _, sign := range []string{"Exceeded timeout of", "Test timed out in", "Hook timed out in", "Test or hook timed out"} {
+				if strings.Contains(t.Message, sign) {
+					t.Status = task.Timeout
+				}
+			}
+			t.Signature = Signature(t.Message, t.Frame)
 		case "pending", "skipped", "todo", "disabled":
 			t.Status = task.Skip
 			t.Message = a.Status
@@ -176,10 +184,11 @@ func (rep *Report) jestSuite(s jestSuite, o Options) {
 		}
 		rep.Tests = append(rep.Tests, t)
 	}
-	if s.Status != "failed" || failed > 0 {
+	msg := plain(s.Message)
+	unloaded := len(s.AssertionResults) == 0 && msg != "" // vitest 0 calls that passed
+	if s.Status != "failed" && !unloaded || failed > 0 {
 		return
 	}
-	msg := plain(s.Message)
 	if o.Root != "" {
 		msg = strings.ReplaceAll(msg, strings.TrimSuffix(o.Root, "/")+"/", "")
 	}
