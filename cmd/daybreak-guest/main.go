@@ -94,7 +94,7 @@ func run(args []string) error {
 
 // index builds the search index. With --from it reads what changed since.
 func index(flags *flag.FlagSet, args []string) error {
-	var o guest.IndexOptions
+	o := guest.IndexOptions{Progress: guest.WriteProgress(os.Stderr)}
 	flags.StringVar(&o.Root, "root", "/workspace", "work tree")
 	flags.StringVar(&o.Out, "out", "", "directory to make")
 	flags.StringVar(&o.From, "from", "", "an earlier index")

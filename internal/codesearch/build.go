@@ -24,8 +24,8 @@ const maxPostings = 24 << 20
 
 // BuildOptions of an index.
 type BuildOptions struct {
-	Workers  int             // default: as many as processors
-	Progress func(files int) // called now and then with the number of files done; may be nil
+	Workers  int                   // default: as many as processors
+	Progress func(done, total int) // called now and then with numbers of files; may be nil
 }
 
 // Stats of what was built.
@@ -129,7 +129,7 @@ func (b *builder) add(ctx context.Context, tree string, files []string) error {
 		sc := <-out
 		done++
 		if b.o.Progress != nil && done%1000 == 0 {
-			b.o.Progress(done)
+			b.o.Progress(done, len(files))
 		}
 		if werr != nil || ctx.Err() != nil {
 			continue

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,6 +37,43 @@ type IndexOptions struct {
 	From string // the index of an earlier state of the tree; "" for none
 	// Changed are all files that are another than when From was made. nil: everything is read.
 	Changed []IndexChange
+	// Progress is told now and then how far the work is; may be nil.
+	Progress func(stage string, done, total int)
+}
+
+// The stages of building an index.
+const (
+	StageText    = "indexing files"
+	StageSymbols = "finding symbols"
+)
+
+// ReadProgress reads a line that [WriteProgress] wrote. Whoever says it is not to be trusted: ok is
+// false for anything but a stage and two numbers that go together.
+func ReadProgress(line string) (stage string, done, total int, ok bool) {
+	for _, stage := range []string{StageText, StageSymbols} {
+		rest, found := strings.CutPrefix(line, stage+": ")
+		low, high, both := strings.Cut(rest, " of ")
+		done, err := strconv.Atoi(low)
+		total, err2 := strconv.Atoi(high)
+		if found && both && err == nil && err2 == nil && 0 <= done && done <= total && total <= maxPaths {
+			return stage, done, total, true
+		}
+	}
+	return "", 0, 0, false
+}
+
+// WriteProgress makes an [IndexOptions.Progress] that writes lines.
+func WriteProgress(w io.Writer) func(stage string, done, total int) {
+	return func(stage string, done, total int) { fmt.Fprintf(w, "%s: %d of %d\n", stage, done, total) }
+}
+
+// tell makes the progress of one stage.
+func (o IndexOptions) tell(stage string) func(done, total int) {
+	return func(done, total int) {
+		if o.Progress != nil {
+			o.Progress(stage, done, total)
+		}
+	}
 }
 
 // Indexed says what was built.
@@ -104,7 +143,7 @@ func BuildIndex(ctx context.Context, o IndexOptions, out io.Writer) error {
 		if again, gone, err = since(ctx, old, o.Root, o.Changed); err != nil {
 			return err
 		}
-		if done.Stats, kept, err = codesearch.Advance(ctx, o.Out, old, o.Root, again, gone, codesearch.BuildOptions{}); err != nil {
+		if done.Stats, kept, err = codesearch.Advance(ctx, o.Out, old, o.Root, again, gone, codesearch.BuildOptions{Progress: o.tell(StageText)}); err != nil {
 			return err
 		}
 		done.Advanced = kept != nil
@@ -124,7 +163,7 @@ func BuildIndex(ctx context.Context, o IndexOptions, out io.Writer) error {
 		}
 	}
 	if !done.Advanced {
-		if done.Stats, err = codesearch.Build(ctx, o.Out, o.Root, again, codesearch.BuildOptions{}); err != nil {
+		if done.Stats, err = codesearch.Build(ctx, o.Out, o.Root, again, codesearch.BuildOptions{Progress: o.tell(StageText)}); err != nil {
 			return err
 		}
 	}
@@ -157,7 +196,7 @@ func BuildIndex(ctx context.Context, o IndexOptions, out io.Writer) error {
 // the file of before belongs to the result. A search needs no symbols: why there are none is a
 // problem that is told.
 func writeSymbols(ctx context.Context, o IndexOptions, done *Indexed, names *symbols.File, again, gone []string) (beside bool, err error) {
-	fresh, slow, err := symbols.Scan(ctx, again, symbols.Options{Start: command(o.Root)})
+	fresh, slow, err := symbols.Scan(ctx, again, symbols.Options{Start: command(o.Root), Progress: o.tell(StageSymbols)})
 	if err != nil && ctx.Err() == nil {
 		if done.Problem = err.Error(); errors.Is(err, symbols.ErrTooMany) {
 			return false, os.WriteFile(filepath.Join(o.Out, noSymbols), nil, 0o644)

@@ -187,3 +187,35 @@ func TestWhatIsNoIndexIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// How far an index is can be read from the lines that say so, and from no others.
+func TestProgressOfIndexing(t *testing.T) {
+	need(t, "rg")
+	need(t, "ctags")
+	tree, said := t.TempDir(), bytes.Buffer{}
+	for i := range 2_100 {
+		if err := os.WriteFile(filepath.Join(tree, fmt.Sprintf("f%d.go", i)), []byte("package p\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	buildIndex(t, guest.IndexOptions{Root: tree, Out: filepath.Join(t.TempDir(), "x"), Progress: guest.WriteProgress(&said)})
+	far := map[string]int{}
+	for line := range strings.Lines(said.String()) {
+		stage, done, total, ok := guest.ReadProgress(strings.TrimSuffix(line, "\n"))
+		if !ok || done <= far[stage] || total != 2_100 {
+			t.Errorf("%q: %s %d %d %v", line, stage, done, total, ok)
+		}
+		far[stage] = done
+	}
+	if far[guest.StageText] != 2_000 || far[guest.StageSymbols] != 2_100 {
+		t.Errorf("%v", far)
+	}
+	for _, line := range []string{
+		"", "finding symbols", "finding symbols: ", "finding symbols: 1", "finding symbols: 1 of", "finding symbols: -1 of 2", "finding symbols: 3 of 2",
+		"finding symbols: 1 of 99999999999999999999", "finding symbols: 1 of 2\x1b", "\x1b[2Jfinding symbols: 1 of 2", "indexing files: 1 of 999999999", "x: 1 of 2",
+	} {
+		if stage, _, _, ok := guest.ReadProgress(line); ok {
+			t.Errorf("%q is taken for %s", line, stage)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package prover
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -74,6 +75,11 @@ func take(s snapshot.Snapshot, x snapshot.Index, done IndexDone) (snapshot.Snaps
 // but Trouble: searches work without. Errors are what the owner of the sandboxes cannot record,
 // and ctx's end.
 func (p *Prover) Index(ctx context.Context, s snapshot.Snapshot) (snapshot.Snapshot, IndexDone, error) {
+	return p.IndexTelling(ctx, s, func(string, int, int) {})
+}
+
+// IndexTelling is Index with a report of how far it is.
+func (p *Prover) IndexTelling(ctx context.Context, s snapshot.Snapshot, tell git.Progress) (snapshot.Snapshot, IndexDone, error) {
 	got, done, err := p.Indexed(s)
 	if err != nil || done.Cached {
 		return got, done, err
@@ -87,7 +93,7 @@ func (p *Prover) Index(ctx context.Context, s snapshot.Snapshot) (snapshot.Snaps
 		done.Cached = true
 		return take(s, x, done)
 	}
-	built, trouble, err := p.buildIndex(ctx, s, m)
+	built, trouble, err := p.buildIndex(ctx, s, m, tell)
 	if trouble == nil && err == nil {
 		var record []byte
 		if record, trouble = json.Marshal(built); trouble == nil {
@@ -107,9 +113,9 @@ func (p *Prover) Index(ctx context.Context, s snapshot.Snapshot) (snapshot.Snaps
 // buildIndex builds the index in a sandbox of its own, which reaches nothing, and takes it out
 // through the channel to the guest. trouble is why that cannot be done, err that it could not be
 // recorded.
-func (p *Prover) buildIndex(ctx context.Context, s snapshot.Snapshot, m *snapshot.IndexMaking) (done guest.Indexed, trouble, err error) {
+func (p *Prover) buildIndex(ctx context.Context, s snapshot.Snapshot, m *snapshot.IndexMaking, tell git.Progress) (done guest.Indexed, trouble, err error) {
 	spec := p.Spec(purposeIndex, s)
-	spec.Home, spec.System, spec.Index = sandbox.Layers{}, sandbox.Layers{}, ""
+	spec.Home, spec.System, spec.Index, spec.Once = sandbox.Layers{}, sandbox.Layers{}, "", true
 	argv := []string{sandbox.GuestPath, "index", "--out", indexOut}
 	changed, earlier, release := p.since(ctx, s, &spec)
 	defer release()
@@ -132,16 +138,16 @@ func (p *Prover) buildIndex(ctx context.Context, s snapshot.Snapshot, m *snapsho
 		return done, nil, err
 	}
 	g := box.Guest()
-	res, trouble := g.Exec(ctx, guest.ExecRequest{
-		Argv: argv, Stdin: guest.WriteChanges(changed), Timeout: indexTime, Head: guest.MaxKeep,
-	})
+	res, trouble := follow(ctx, g, guest.ExecRequest{
+		Argv: argv, Stdin: guest.WriteChanges(changed), Timeout: indexTime, Head: guest.MaxKeep, Background: true,
+	}, tell)
 	switch {
 	case trouble != nil:
 	case res.TimedOut:
 		trouble = fmt.Errorf("it took more than %s", indexTime)
 	case res.ExitCode != 0 || res.Error != "":
 		trouble = fmt.Errorf("exit code %d: %s", res.ExitCode, strings.Join(lastLines(output(res), 1), ""))
-	case json.Unmarshal(res.Head, &done) != nil:
+	case json.Unmarshal(lastLine(res.Head), &done) != nil:
 		trouble = errors.New("what the sandbox says is not what this version speaks")
 	default:
 		trouble = done.Check()
@@ -155,6 +161,33 @@ func (p *Prover) buildIndex(ctx context.Context, s snapshot.Snapshot, m *snapsho
 		}
 	}
 	return done, takeOut(ctx, g, done.Files, m), nil
+}
+
+// indexTick is how often it is asked how far an index is.
+const indexTick = 500 * time.Millisecond
+
+// follow runs a background command to its end and tells its progress. When ctx ends it, it dies
+// with its sandbox.
+func follow(ctx context.Context, g *guest.Client, r guest.ExecRequest, tell git.Progress) (guest.ExecResult, error) {
+	res, err := g.Exec(ctx, r)
+	for err == nil && res.Running {
+		if res, err = g.Wait(ctx, res.Proc, int64(indexTick)); err != nil {
+			break
+		}
+		if stage, done, total, ok := guest.ReadProgress(string(lastLine(res.Head))); ok {
+			tell(stage, done, total)
+		}
+	}
+	return res, err
+}
+
+// lastLine is the last line that has its end.
+func lastLine(out []byte) []byte {
+	end := bytes.LastIndexByte(out, '\n')
+	if end < 0 {
+		return nil
+	}
+	return out[bytes.LastIndexByte(out[:end], '\n')+1 : end]
 }
 
 // indexOut is where the index is built inside.

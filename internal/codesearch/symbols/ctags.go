@@ -47,6 +47,8 @@ type Options struct {
 	Workers int           // runs of ctags at once; default: as many as processors
 	Group   time.Duration // time of a run over several files, default 20 s
 	One     time.Duration // and over a single one, default 5 s
+	// Progress is called with the number of files that ctags was asked about, and of all; may be nil.
+	Progress func(done, total int)
 }
 
 // Scan asks ctags about files below the tree. slow are files that it did not get through, or not in
@@ -81,10 +83,14 @@ func Scan(ctx context.Context, files []string, o Options) (tags []Tag, slow []st
 			}
 		})
 	}
+	asked := 0
 	for i := range groups {
 		select {
 		case next <- i:
 		case <-ctx.Done():
+		}
+		if asked += len(groups[i]); o.Progress != nil {
+			o.Progress(asked, len(files))
 		}
 	}
 	close(next)
