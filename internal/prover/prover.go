@@ -116,16 +116,17 @@ func settingsDigest(c config.Repo, layers string) string {
 // Spec is the operator's template on a snapshot.
 func (p *Prover) Spec(purpose string, s snapshot.Snapshot) sandbox.Spec {
 	spec := p.cfg.Sandbox
-	spec.Task, spec.Purpose, spec.Tree = p.cfg.Owner, purpose, s.Tree
+	spec.Task, spec.Purpose, spec.Tree, spec.Group = p.cfg.Owner, purpose, s.Tree, s.GitDir
 	layered(&spec, s.Layers)
 	if purpose == purposeAgent {
 		spec.Index = s.Index
 	}
+	spec.Once = purpose == purposeIndex
 	if p.cfg.Snapshots.HasHome(s) {
 		spec.Home.Lower = append(slices.Clip(spec.Home.Lower), s.Home)
 	}
 	if s.Built != "" {
-		spec.Home.Lower, spec.Passing = append(slices.Clip(spec.Home.Lower), s.Built), true
+		spec.Home.Lower, spec.Once = append(slices.Clip(spec.Home.Lower), s.Built), true // it is gone with who made it
 	}
 	return spec
 }

@@ -39,7 +39,8 @@ type Spec struct {
 	Tree    string // host directory, read-only lowest layer of WorkDir; may be empty
 	Work    Layers // over Tree: what preparing the checkout left in it, such as node_modules
 	Home    Layers
-	Passing bool   // what lies below is gone with its user: nothing is kept ready for it
+	Once    bool   // no other like it will be asked for: nothing is kept ready for it
+	Group   string // what it is one of, such as the sandboxes of one repository: how often those are asked for says how many are kept ready
 	Index   string // host directory with the search index of Tree and Work, read-only at IndexDir; may be empty
 	// System are layers over the root file system's /usr, /etc and /var: packages that setup
 	// installed. A sandbox with System.Keep is one for setup: its commands run as root of its
@@ -81,6 +82,10 @@ type Forward struct {
 type File struct {
 	Path string // absolute, inside; not below WorkDir, TempDir, /usr, /proc, /sys, /dev or a mount
 	Text []byte // at most 1 MiB
+	// Own says that no other sandbox has this text, such as a certificate that it alone trusts. The
+	// path is below /etc. One that is started without it gets it with [Ready.Adopt], and is not
+	// to run a command before.
+	Own bool
 }
 
 // Mount is a read-only bind of an operator's directory.
@@ -120,6 +125,7 @@ type Info struct {
 	Rootless  bool
 	Landlock  int           // version of the kernel's Landlock that fences commands too; 0: it has none, or the sandbox's kernel is its own
 	Ready     time.Duration // from Start's call to the guest's first answer
+	Stood     bool          // it was started before it was asked for
 }
 
 // Capabilities says what a runtime can do on this host.

@@ -3,6 +3,7 @@ package oci
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,19 +16,43 @@ import (
 var _ sandbox.Ready = (*box)(nil)
 
 // Adopt implements [sandbox.Ready].
-func (s *box) Adopt(_ context.Context, owner, purpose string) error {
+func (s *box) Adopt(ctx context.Context, a sandbox.Adoption) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.destroyed || s.guest == nil || s.guest.Err() != nil {
 		return &task.Error{Class: task.NotFound, Msg: "sandbox " + s.rec.ID + " is not alive"}
 	}
+	if err := s.give(ctx, a.Files); err != nil {
+		return err
+	}
 	rec := s.rec
-	rec.Task, rec.Purpose = owner, purpose
+	rec.Task, rec.Purpose = a.Task, a.Purpose
 	if err := s.r.writeRecord(rec); err != nil {
 		return refused("state directory", "check that "+s.r.cfg.Dir+" can be written", err)
 	}
 	s.rec = rec
 	return nil
+}
+
+// give fills the files that were left empty, which must be the very ones.
+func (s *box) give(ctx context.Context, files []sandbox.File) error {
+	wrong := len(files) != len(s.late)
+	for i := 0; i < len(files) && !wrong; i++ {
+		wrong = files[i].Path != s.late[i].Path
+	}
+	err := checkFiles(sandbox.Spec{Files: files})
+	if wrong {
+		err = fmt.Errorf("%d files that it was not started for", len(files))
+	}
+	if err != nil {
+		return &task.Error{Class: task.Invalid, Msg: "sandbox " + s.rec.ID + " cannot be given " + err.Error()}
+	}
+	if len(files) == 0 {
+		return nil
+	}
+	s.late = nil // whatever comes of it: it is done once
+	_, err = s.r.do(ctx, order{Do: doGive, Rec: s.rec, Spec: sandbox.Spec{Files: files}})
+	return refused("files", "", err)
 }
 
 // Held implements [sandbox.Ready].

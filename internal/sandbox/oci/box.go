@@ -32,7 +32,8 @@ type box struct {
 	stream *duplex
 	stderr *tail
 	wall   *time.Timer
-	unkeep func() // stops watching what is kept; nil without it
+	late   []sandbox.File // that come with its owner
+	unkeep func()         // stops watching what is kept; nil without it
 
 	mu        sync.Mutex // held by Export and Destroy
 	destroyed bool

@@ -53,6 +53,9 @@ func checkFiles(spec sandbox.Spec) error {
 				return fmt.Errorf("file %q touches %s", f.Path, t)
 			}
 		}
+		if f.Own && !beneath(f.Path, "/etc") {
+			return fmt.Errorf("file %q of its own is not below /etc", f.Path)
+		}
 		if beneath(sandbox.HomeDir, f.Path) || beneath(f.Path, "/home") && !beneath(f.Path, sandbox.HomeDir) {
 			return fmt.Errorf("file %q touches /home", f.Path)
 		}

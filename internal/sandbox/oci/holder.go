@@ -25,7 +25,7 @@ import (
 
 // protocol changes with the form or meaning of orders: a holder outlives its worker, and the
 // next worker may be of another version.
-const protocol = 2
+const protocol = 3
 
 const (
 	maxMessage  = 16 << 20

@@ -23,6 +23,19 @@ const (
 // the clone is idmapped by that user namespace. The clone gets its flags before anybody can
 // see it, so there is no moment in which it is writable.
 func attach(src, dst string, attrs uint64, userns int, recursive bool) error {
+	fd, err := cloned(src, attrs, userns, recursive)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, dst, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("place %s: %w", src, err)
+	}
+	return nil
+}
+
+// cloned is a clone of the mount at src, which is nowhere yet.
+func cloned(src string, attrs uint64, userns int, recursive bool) (int, error) {
 	flags, at := uint(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW), uint(unix.AT_EMPTY_PATH)
 	if recursive {
 		flags |= unix.AT_RECURSIVE
@@ -30,21 +43,18 @@ func attach(src, dst string, attrs uint64, userns int, recursive bool) error {
 	}
 	fd, err := unix.OpenTree(unix.AT_FDCWD, src, flags)
 	if err != nil {
-		return fmt.Errorf("open %s: %w", src, err)
+		return -1, fmt.Errorf("open %s: %w", src, err)
 	}
-	defer unix.Close(fd)
 	attr := unix.MountAttr{Attr_set: mountFlags(attrs), Propagation: unix.MS_PRIVATE}
 	if userns >= 0 {
 		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = uint64(userns)
 	}
 	if err := unix.MountSetattr(fd, "", at, &attr); err != nil {
-		return fmt.Errorf("set flags of %s: %w", src, err)
+		unix.Close(fd)
+		return -1, fmt.Errorf("set flags of %s: %w", src, err)
 	}
-	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, dst, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("place %s: %w", src, err)
-	}
-	return nil
+	return fd, nil
 }
 
 // mountTmpfs mounts memory capped at size bytes and inodes files.

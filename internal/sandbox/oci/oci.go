@@ -173,7 +173,7 @@ func (r *Runtime) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox
 	if err := r.newRecord(rec); err != nil {
 		return nil, refused("state directory", "check that "+r.cfg.Dir+" can be written", err)
 	}
-	s := &box{r: r, rec: rec, limits: withDefaults(spec.Limits)}
+	s := &box{r: r, rec: rec, limits: withDefaults(spec.Limits), late: lateFiles(spec)}
 	if err := r.launch(ctx, s, spec, start); err != nil {
 		s.closeStreams()
 		if _, cleanup := r.do(context.WithoutCancel(ctx), order{Do: doTeardown, Rec: s.rec}); cleanup != nil {

@@ -45,6 +45,7 @@ type orderConfig struct {
 const (
 	doShare    = "share"    // make what all sandboxes share
 	doBuild    = "build"    // mount a sandbox's files and write its bundle
+	doGive     = "give"     // fill the files that were left empty
 	doRun      = "run"      // start a container on three given descriptors
 	doMeasure  = "measure"  // sum up a kept directory
 	doKill     = "kill"     // end all processes
@@ -87,6 +88,8 @@ func (r *Runtime) perform(ctx context.Context, o order, files []*os.File) (answe
 		return answer{}, err
 	case doBuild:
 		return answer{}, s.build(o.Spec, o.Conf)
+	case doGive:
+		return answer{}, s.fillOwn(o.Spec.Files)
 	case doRun:
 		if len(files) != 3 {
 			return answer{}, errors.New("three descriptors are needed")

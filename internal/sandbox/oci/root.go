@@ -75,8 +75,13 @@ func (s *box) buildRoot(spec sandbox.Spec) error {
 	}
 	maps := &idmaps{agent: r.stand.agent(s.rec.IDBase)}
 	defer maps.close()
+	own := spec
+	spec.Files = withoutOwn(spec)
 	if err := s.mountSystem(root, etc, spec, maps); err != nil {
 		return err
+	}
+	if err := s.mountOwn(root, own); err != nil {
+		return refused("files", "", err)
 	}
 	if err := s.rootFiles(root, spec); err != nil {
 		return refused("files", "", err)

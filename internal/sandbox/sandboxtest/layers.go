@@ -134,7 +134,11 @@ func (s *suite) fileRefusals(t *testing.T) {
 		}
 	}
 	for _, files := range [][]sandbox.File{
-		{{Path: "/etc/a"}, {Path: "/etc/a"}}, {{Path: "/etc/a/b"}, {Path: "/etc/a"}}, {{Path: "/etc/a", Text: make([]byte, 1<<20+1)}},
+		{{Path: "/etc/a"}, {Path: "/etc/a"}},
+		{{Path: "/etc/a/b"}, {Path: "/etc/a"}},
+		{{Path: "/etc/a", Text: make([]byte, 1<<20+1)}},
+		{{Path: "/opt/a", Own: true}},
+		{{Path: sandbox.HomeDir + "/a", Own: true}},
 	} {
 		if _, err := s.rt.Start(t.Context(), sandbox.Spec{Files: files}); task.ClassOf(err) != task.Invalid {
 			t.Errorf("%d files: %v, want class invalid", len(files), err)

@@ -60,6 +60,7 @@ func Run(t *testing.T, newRuntime func(t *testing.T) sandbox.Runtime) {
 		{"SystemLayers", (*suite).systemLayers},
 		{"Files", (*suite).files},
 		{"FileRefusals", (*suite).fileRefusals},
+		{"OwnFiles", (*suite).ownFiles},
 		{"Recover", (*suite).recover},
 		{"Lifecycle", (*suite).lifecycle},
 		{"Refusals_GW09", (*suite).refusals},

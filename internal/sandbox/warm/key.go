@@ -13,21 +13,31 @@ import (
 )
 
 // poolable reports whether a sandbox of the spec can be started before anybody asks: it keeps
-// nothing that it writes, its life has no limit that would begin too early, and its root is
-// everybody's.
+// nothing that it writes, its life has no limit that would begin too early, and others like it
+// will be asked for.
 func poolable(s sandbox.Spec) bool {
-	return s.Work.Keep == "" && s.Home.Keep == "" && s.System.Keep == "" && s.Limits.Wall == 0 && !s.Passing && s.Tree != ""
+	return s.Work.Keep == "" && s.Home.Keep == "" && s.System.Keep == "" && s.Limits.Wall == 0 && !s.Once && s.Tree != ""
 }
 
-// plain is the spec without what belongs to a task: who asks, what for, and where its forwards
-// lead.
+// plain is the spec without what belongs to a task: who asks, what for, where its forwards lead,
+// and what its own files say.
 func plain(s sandbox.Spec) sandbox.Spec {
 	s.Task, s.Purpose = "", Purpose
-	s.Forwards = slices.Clone(s.Forwards)
+	s.Forwards, s.Files = slices.Clone(s.Forwards), slices.Clone(s.Files)
 	for i := range s.Forwards {
 		s.Forwards[i].Socket = ""
 	}
+	for i := range s.Files {
+		if s.Files[i].Own {
+			s.Files[i].Text = nil
+		}
+	}
 	return s
+}
+
+// ownFiles are the files of the spec that only one sandbox has.
+func ownFiles(s sandbox.Spec) []sandbox.File {
+	return slices.DeleteFunc(slices.Clone(s.Files), func(f sandbox.File) bool { return !f.Own })
 }
 
 // stands are the host directories that a sandbox is made of, beside the operator's.
@@ -39,10 +49,10 @@ func stands(s sandbox.Spec) []string {
 	return out
 }
 
-// keys name everything that a sandbox is made of but its task; rough leaves the text of files
-// out. Host directories count by what they are, not by their names alone: one that was made anew
-// is another.
-func keys(s sandbox.Spec) (key, rough string, err error) {
+// keys name everything that a sandbox is made of but its task. Host directories count by what
+// they are, not by their names alone: one that was made anew is another. The family is the same
+// for what stands on other commits of the group; without a group it is one of its own.
+func keys(s sandbox.Spec) (key, family string, err error) {
 	p := plain(s)
 	var places []string
 	dirs := stands(p)
@@ -60,15 +70,15 @@ func keys(s sandbox.Spec) (key, rough string, err error) {
 		}
 		places = append(places, fmt.Sprintf("%s %d %d", d, st.Dev, st.Ino))
 	}
-	if key, err = digest(p, places); err != nil {
-		return "", "", err
+	if key, err = digest(p, places); err != nil || p.Group == "" {
+		return key, key, err
 	}
-	p.Files = slices.Clone(p.Files)
-	for i := range p.Files {
-		p.Files[i].Text = nil
+	p.Tree, p.Work.Lower, p.Home.Lower, p.System.Lower = "", nil, nil, nil
+	if p.Index != "" {
+		p.Index = sandbox.IndexDir
 	}
-	rough, err = digest(p, places)
-	return key, rough, err
+	family, err = digest(p, nil)
+	return key, family, err
 }
 
 func digest(s sandbox.Spec, places []string) (string, error) {

@@ -1,18 +1,18 @@
 // Package warm keeps sandboxes ready: started, without a task, for the specifications that were
-// asked for lately. It is a decorator of a sandbox runtime.
+// asked for lately, and for those that somebody said will be. It is a decorator of a sandbox runtime.
 //
 // Invariants: who asks gets a sandbox of exactly the specification asked for, started from the
 // very same directories, in which no command ever ran; a ready one is handed out once, to one
-// caller, and never comes back; what cannot be promised that for is started afresh; ready ones
-// belong to no task, so that the collector takes them when their process is gone; what they stand
-// on is held while they wait.
+// caller, and never comes back; until then it has nothing of a task, neither where its forwards
+// lead nor the texts of its own files; what cannot be promised that for is started afresh; ready
+// ones belong to no task, so that the collector takes them when their process is gone; what they
+// stand on is held while they wait.
 package warm
 
 import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -43,15 +43,21 @@ type Stats struct {
 	Memory    int64         // bytes that those took when they were started
 	Claimed   int           // handed out
 	Missed    int           // asked for, of a kind that is kept ready, while none was
+	Waited    Waited        // by those who asked
 	Discarded int           // ended without having been handed out
 	Refill    time.Duration // that starting one takes: a moving average
 	Kinds     []KindStats   // that were asked for lately, by who asked last
 }
 
+// Waited is how long all who asked waited, summed up.
+type Waited struct {
+	Claimed, Missed time.Duration
+}
+
 // KindStats is what a pool did for one specification since it was first asked for.
 type KindStats struct {
-	Task                   string // that asked last
-	Asked                  time.Time
+	Task                   string    // that asked last
+	Asked                  time.Time // or was said to be about to ask
 	Ready, Claimed, Missed int
 	Refill                 time.Duration
 }
@@ -60,43 +66,33 @@ type KindStats struct {
 type Pool struct {
 	cfg Config
 
-	mu     sync.Mutex
-	kinds  map[string]*kind // by key
-	shapes map[string]shape // by key without the text of files
-	stats  Stats
-	closed bool
+	mu       sync.Mutex
+	kinds    map[string]*kind   // by key
+	families map[string]*family // by their own key
+	each     int64              // bytes that one took when it was started; 0 before the first
+	stats    Stats
+	closed   bool
 
-	wake chan struct{}
-	stop context.CancelFunc
-	done chan struct{}
+	wake    chan struct{}
+	stop    context.CancelFunc
+	done    chan struct{}
+	running sync.WaitGroup // starts of ready ones
 }
 
-var _ sandbox.Runtime = (*Pool)(nil)
+var (
+	_ sandbox.Runtime  = (*Pool)(nil)
+	_ sandbox.Expecter = (*Pool)(nil)
+)
 
-// kind is one specification.
-type kind struct {
-	spec  sandbox.Spec
-	ready []*box
-	asked []time.Time // lately, oldest first
-	stats KindStats
-	// broken says that starting one failed: nobody tries again before the next is asked for.
-	broken bool
-}
-
-// shape remembers whether the files of a specification differ from sandbox to sandbox: then
-// nothing can be ready for it.
-type shape struct {
-	key    string
-	varies bool
-}
-
-// window is how far back arrivals are counted.
-const window = 10 * time.Minute
+// together is how many ready sandboxes are started at once at most: a start takes a processor.
+const together = 4
 
 // New starts to keep sandboxes ready. Close ends it.
 func New(cfg Config) *Pool {
 	ctx, stop := context.WithCancel(context.Background())
-	p := &Pool{cfg: cfg, kinds: map[string]*kind{}, shapes: map[string]shape{}, wake: make(chan struct{}, 1), stop: stop, done: make(chan struct{})}
+	p := &Pool{
+		cfg: cfg, kinds: map[string]*kind{}, families: map[string]*family{}, wake: make(chan struct{}, 1), stop: stop, done: make(chan struct{}),
+	}
 	go p.fill(ctx)
 	return p
 }
@@ -118,53 +114,75 @@ func (p *Pool) List(ctx context.Context) ([]sandbox.Handle, error) { return p.cf
 // handing it out took.
 func (p *Pool) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
 	began := p.cfg.Now()
-	if !poolable(spec) {
+	key, family, ok := p.kept(spec)
+	if !ok {
 		return p.cfg.Runtime.Start(ctx, spec)
 	}
-	key, rough, err := keys(spec)
-	if err != nil { // a directory that is not there: the runtime says which
-		return p.cfg.Runtime.Start(ctx, spec)
-	}
-	for b := p.claim(key, rough, spec); b != nil; b = p.again(key) {
+	for b := p.claim(key, family, spec); b != nil; b = p.again(key) {
 		err := b.give(ctx, spec)
 		if err == nil {
-			p.count(key, func(s *Stats, k *KindStats) { s.Claimed, k.Claimed = s.Claimed+1, k.Claimed+1 })
-			b.info.Ready = p.cfg.Now().Sub(began)
+			took := p.cfg.Now().Sub(began)
+			p.count(key, func(s *Stats, k *KindStats) {
+				s.Claimed, k.Claimed = s.Claimed+1, k.Claimed+1
+				s.Waited.Claimed += took
+			})
+			b.info.Ready, b.info.Stood = took, true
 			return b, nil
 		}
 		p.cfg.Logger.WarnContext(ctx, "a ready sandbox was of no use", "id", b.Handle().ID, "error", err)
-		p.discard(context.WithoutCancel(ctx), b)
+		_ = p.discard(context.WithoutCancel(ctx), b) // it is in the log
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 	}
-	p.count(key, func(s *Stats, k *KindStats) { s.Missed, k.Missed = s.Missed+1, k.Missed+1 })
 	box, err := p.cfg.Runtime.Start(ctx, spec)
+	took := p.cfg.Now().Sub(began)
+	p.count(key, func(s *Stats, k *KindStats) {
+		s.Missed, k.Missed = s.Missed+1, k.Missed+1
+		s.Waited.Missed += took
+	})
 	if err == nil {
-		p.took(key, p.cfg.Now().Sub(began))
+		p.took(key, took)
 	}
 	return box, err
 }
 
-// claim notes the arrival and takes a ready sandbox, nil when there is none.
-func (p *Pool) claim(key, rough string, spec sandbox.Spec) *box {
+// Expect implements [sandbox.Expecter].
+func (p *Pool) Expect(spec sandbox.Spec) {
+	key, family, ok := p.kept(spec)
+	if !ok {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := p.cfg.Now()
-	if s, known := p.shapes[rough]; known && s.key != key {
-		p.shapes[rough] = shape{key, true}
-	} else if !known {
-		p.shapes[rough] = shape{key: key}
+	if p.closed {
+		return
 	}
-	if p.closed || p.cfg.Count <= 0 || p.shapes[rough].varies {
+	k := p.know(key, family, spec)
+	now := p.cfg.Now()
+	k.expected, k.stats.Task, k.stats.Asked = now, spec.Task, now
+	p.nudge()
+}
+
+// kept reports whether sandboxes of the spec are kept ready, and names it.
+func (p *Pool) kept(spec sandbox.Spec) (key, family string, ok bool) {
+	if p.cfg.Count <= 0 || !poolable(spec) {
+		return "", "", false
+	}
+	key, family, err := keys(spec)
+	return key, family, err == nil // of a directory that is not there the runtime says which
+}
+
+// claim notes the arrival and takes a ready sandbox, nil when there is none.
+func (p *Pool) claim(key, family string, spec sandbox.Spec) *box {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
 		return nil
 	}
-	k := p.kinds[key]
-	if k == nil {
-		k = &kind{spec: plain(spec)}
-		p.kinds[key] = k
-	}
-	k.asked, k.broken = append(k.asked, now), false
+	k, now := p.know(key, family, spec), p.cfg.Now()
+	f := p.families[family]
+	k.asked, f.asked, k.expected = append(k.asked, now), append(f.asked, now), time.Time{}
 	k.stats.Task, k.stats.Asked = spec.Task, now
 	p.nudge()
 	return k.pop()
@@ -177,15 +195,6 @@ func (p *Pool) again(key string) *box {
 		return k.pop()
 	}
 	return nil
-}
-
-func (k *kind) pop() *box {
-	if len(k.ready) == 0 {
-		return nil
-	}
-	b := k.ready[0]
-	k.ready = k.ready[1:]
-	return b
 }
 
 func (p *Pool) nudge() {
@@ -245,7 +254,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	<-p.done
 	var errs []error
 	for {
-		b := p.surplus(func(*kind, int) bool { return true })
+		b := p.surplus(true)
 		if b == nil {
 			return errors.Join(errs...)
 		}
@@ -256,6 +265,7 @@ func (p *Pool) Close(ctx context.Context) error {
 // fill starts what is missing and ends what is too much, until ctx ends.
 func (p *Pool) fill(ctx context.Context) {
 	defer close(p.done)
+	defer p.running.Wait()
 	look := time.NewTicker(max(p.cfg.Idle/4, time.Second))
 	defer look.Stop()
 	for {
@@ -269,11 +279,10 @@ func (p *Pool) fill(ctx context.Context) {
 	}
 }
 
-// balance makes the pool what it should be now.
+// balance begins to make the pool what it should be now.
 func (p *Pool) balance(ctx context.Context) {
 	for ctx.Err() == nil {
-		now := p.cfg.Now()
-		b := p.surplus(func(k *kind, n int) bool { return n > p.target(k, now) })
+		b := p.surplus(false)
 		if b == nil {
 			break
 		}
@@ -288,108 +297,14 @@ func (p *Pool) balance(ctx context.Context) {
 		if !ok {
 			return
 		}
-		b, err := p.make(ctx, key, spec)
-		if !p.put(key, b, err) && b != nil {
-			_ = p.discard(context.WithoutCancel(ctx), b)
-		}
+		p.running.Go(func() {
+			b, err := p.make(ctx, key, spec)
+			if !p.put(ctx, key, b, err) && b != nil {
+				_ = p.discard(context.WithoutCancel(ctx), b)
+			}
+			p.nudge() // another may begin
+		})
 	}
-}
-
-// target is how many of a kind should wait: so many that in 99 of 100 cases no more are asked for
-// while the next is started, if they are asked for at random; at least one as long as somebody
-// asked lately.
-func (p *Pool) target(k *kind, now time.Time) int {
-	k.asked = slices.DeleteFunc(k.asked, func(t time.Time) bool { return now.Sub(t) > max(window, p.cfg.Idle) })
-	if p.closed || len(k.asked) == 0 || now.Sub(k.asked[len(k.asked)-1]) > p.cfg.Idle {
-		return 0
-	}
-	lately := 0
-	for _, t := range k.asked {
-		if now.Sub(t) <= window {
-			lately++
-		}
-	}
-	return max(1, quantile(float64(lately)/window.Seconds()*p.stats.Refill.Seconds(), 0.99))
-}
-
-// quantile is the least n for which a Poisson variable of the mean is at most n with probability
-// q. Beyond a mean of 500 it is not asked for.
-func quantile(mean, q float64) int {
-	mean = min(mean, 500)
-	term := math.Exp(-mean)
-	for n, sum := 0, term; ; n++ {
-		if sum >= q || n > 1000 {
-			return n
-		}
-		term *= mean / float64(n+1)
-		sum += term
-	}
-}
-
-// surplus takes a ready sandbox out of which there are too many.
-func (p *Pool) surplus(many func(k *kind, n int) bool) *box {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for key, k := range p.kinds {
-		if len(k.ready) > 0 && many(k, len(k.ready)) {
-			return k.pop()
-		}
-		if len(k.ready) == 0 && p.target(k, p.cfg.Now()) == 0 {
-			delete(p.kinds, key)
-		}
-	}
-	if len(p.shapes) > 1024 { // of snapshots that are long gone
-		clear(p.shapes)
-	}
-	return nil
-}
-
-// lacking finds the kind that was asked for last of those of which there are too few. Where there
-// is no room for one more, old is one to end first: of the kind that was asked for the longest ago.
-func (p *Pool) lacking() (key string, spec sandbox.Spec, ok bool, old *box) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now, total, memory := p.cfg.Now(), 0, int64(0)
-	var best, oldest *kind
-	for name, k := range p.kinds {
-		for _, b := range k.ready {
-			total++
-			memory += b.memory
-		}
-		if len(k.ready) > 0 && (oldest == nil || k.last().Before(oldest.last())) {
-			oldest = k
-		}
-		if k.broken || len(k.ready) >= p.target(k, now) {
-			continue
-		}
-		if best == nil || k.last().After(best.last()) {
-			best, key = k, name
-		}
-	}
-	switch {
-	case best == nil:
-		return "", spec, false, nil
-	case total < p.cfg.Count && memory+guess(memory, total) <= p.cfg.Memory:
-		return key, best.spec, true, nil
-	case oldest != nil && oldest.last().Before(best.last()):
-		return "", spec, false, oldest.pop()
-	}
-	return "", spec, false, nil
-}
-
-func (k *kind) last() time.Time {
-	if len(k.asked) == 0 {
-		return time.Time{}
-	}
-	return k.asked[len(k.asked)-1]
-}
-
-// guess is what one more will take: as much as the others do.
-func guess(memory int64, n int) int64 {
-	if n == 0 {
-		return 0
-	}
-	return memory / int64(n)
 }
 
 // make starts one.
@@ -426,18 +341,20 @@ func (p *Pool) make(ctx context.Context, key string, spec sandbox.Spec) (*box, e
 }
 
 // put keeps what was made, and reports whether it did.
-func (p *Pool) put(key string, b *box, err error) bool {
+func (p *Pool) put(ctx context.Context, key string, b *box, err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	k := p.kinds[key]
+	k := p.kinds[key] // it is there: one was being made
+	k.making--
 	if err != nil {
-		if k != nil {
-			k.broken = true
+		k.broken = true
+		if ctx.Err() == nil {
+			p.cfg.Logger.Warn("no sandbox can be made ready", "error", err)
 		}
-		p.cfg.Logger.Warn("no sandbox can be made ready", "error", err)
 		return false
 	}
-	if k == nil || p.closed {
+	p.each = b.memory
+	if p.closed {
 		return false
 	}
 	k.ready = append(k.ready, b)
@@ -473,7 +390,7 @@ func (b *box) give(ctx context.Context, spec sandbox.Spec) error {
 	for i, f := range spec.Forwards {
 		b.relays[i].connect(f.Socket)
 	}
-	return b.Adopt(ctx, spec.Task, spec.Purpose)
+	return b.Adopt(ctx, sandbox.Adoption{Task: spec.Task, Purpose: spec.Purpose, Files: ownFiles(spec)})
 }
 
 // Destroy implements [sandbox.Sandbox].

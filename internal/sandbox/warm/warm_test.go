@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,7 +21,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 )
 
-// host is a runtime whose sandboxes are entries of a table. Starting one takes a second.
+// host is a runtime whose sandboxes are entries of a table.
 type host struct {
 	mu    sync.Mutex
 	n     int
@@ -47,7 +49,7 @@ func (h *host) List(context.Context) ([]sandbox.Handle, error) {
 
 func (h *host) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
 	select {
-	case <-time.After(time.Second):
+	case <-time.After(h.takes(spec)):
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -60,6 +62,16 @@ func (h *host) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, e
 	f := &fake{h: h, spec: spec, handle: sandbox.Handle{ID: fmt.Sprint(h.n), Task: spec.Task, Purpose: spec.Purpose}}
 	h.alive[f.handle.ID] = f
 	return f, nil
+}
+
+// takes is how long starting one takes: a second, or what its environment says.
+func (h *host) takes(spec sandbox.Spec) time.Duration {
+	for _, e := range spec.Env {
+		if d, err := time.ParseDuration(strings.TrimPrefix(e, "TAKES=")); err == nil {
+			return d
+		}
+	}
+	return time.Second
 }
 
 func (h *host) purposes() []string {
@@ -76,6 +88,7 @@ type fake struct {
 	h      *host
 	spec   sandbox.Spec
 	handle sandbox.Handle
+	got    []sandbox.File
 	dead   bool
 }
 
@@ -87,13 +100,13 @@ func (f *fake) Export(context.Context, sandbox.ExportLimits) (sandbox.Manifest, 
 	return sandbox.Manifest{}, nil
 }
 
-func (f *fake) Adopt(_ context.Context, task, purpose string) error {
+func (f *fake) Adopt(_ context.Context, a sandbox.Adoption) error {
 	f.h.mu.Lock()
 	defer f.h.mu.Unlock()
 	if f.dead {
 		return errors.New("dead")
 	}
-	f.handle.Task, f.handle.Purpose = task, purpose
+	f.handle.Task, f.handle.Purpose, f.got = a.Task, a.Purpose, a.Files
 	return nil
 }
 
@@ -243,6 +256,9 @@ func TestOnlyTheVerySame(t *testing.T) {
 			"mounts":      func(s *sandbox.Spec) { s.Mounts = []sandbox.Mount{{Source: other, Target: "/mnt/x"}} },
 			"kept":        func(s *sandbox.Spec) { s.Home.Keep = "/y" },
 			"wall":        func(s *sandbox.Spec) { s.Limits.Wall = time.Hour },
+			"once":        func(s *sandbox.Spec) { s.Once = true },
+			"files":       func(s *sandbox.Spec) { s.Files = []sandbox.File{{Path: "/etc/x", Text: []byte("1")}} },
+			"own files":   func(s *sandbox.Spec) { s.Files = []sandbox.File{{Path: "/etc/x", Own: true}} },
 		} {
 			s := spec
 			change(&s)
@@ -262,17 +278,104 @@ func TestOnlyTheVerySame(t *testing.T) {
 	})
 }
 
-// Where every sandbox has files of its own, none is made ready after the second.
-func TestFilesThatVary(t *testing.T) {
+// What is in a sandbox's own files comes with its owner, and nothing of it is in one that waits.
+func TestOwnFilesComeLast(t *testing.T) {
 	inBubble(t, 4, func(t *testing.T, l *lab, spec sandbox.Spec) {
 		for i := range 4 {
-			spec.Files = []sandbox.File{{Path: "/etc/x", Text: fmt.Append(nil, i)}}
-			l.start(t, spec)
+			spec.Files = []sandbox.File{
+				{Path: "/etc/all", Text: []byte("all")}, {Path: "/etc/cert", Text: fmt.Append(nil, "secret ", i), Own: true}, {Path: "/etc/key", Text: fmt.Append(nil, i), Own: true},
+			}
+			b, took := l.start(t, spec)
+			if i > 0 {
+				f := b.(*box).Ready.(*fake)
+				if took != 0 || !b.Info().Stood || len(f.got) != 2 || string(f.got[0].Text) != fmt.Sprint("secret ", i) || f.got[1].Path != "/etc/key" {
+					t.Errorf("%d: %s, %+v", i, took, f.got)
+				}
+				if f.spec.Files[1].Text != nil || f.spec.Files[2].Text != nil || string(f.spec.Files[0].Text) != "all" {
+					t.Errorf("it was started with %+v", f.spec.Files)
+				}
+			}
 			time.Sleep(5 * time.Second)
 			synctest.Wait()
 		}
-		if s := l.Stats(); s.Ready > 1 {
+		if s := l.Stats(); s.Missed != 1 || s.Claimed != 3 || s.Waited != (Waited{Missed: time.Second}) {
 			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// What is asked for once takes no place.
+func TestOnceIsNotKept(t *testing.T) {
+	inBubble(t, 4, func(t *testing.T, l *lab, spec sandbox.Spec) {
+		spec.Once = true
+		l.start(t, spec)
+		l.Expect(spec)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if l.h.n != 1 {
+			t.Errorf("%d were started", l.h.n)
+		}
+	})
+}
+
+// commits are specs of a repository, each on a commit of its own.
+func commits(t *testing.T, spec sandbox.Spec, n int) (out []sandbox.Spec) {
+	t.Helper()
+	spec.Group = "/repositories/1"
+	for i := range n {
+		spec.Tree = filepath.Join(spec.Tree, fmt.Sprint(i))
+		if err := os.MkdirAll(spec.Tree, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, spec)
+	}
+	return out
+}
+
+// Who says what will be asked for finds it ready, the first time too.
+func TestExpected(t *testing.T) {
+	inBubble(t, 4, func(t *testing.T, l *lab, spec sandbox.Spec) {
+		for i, s := range commits(t, spec, 3) {
+			s.Files = []sandbox.File{{Path: "/etc/cert", Own: true}}
+			l.Expect(s)
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			s.Files = []sandbox.File{{Path: "/etc/cert", Own: true, Text: fmt.Append(nil, i)}}
+			if b, took := l.start(t, s); took != 0 || !b.Info().Stood {
+				t.Errorf("commit %d: %s", i, took)
+			}
+		}
+		if s := l.Stats(); s.Missed != 0 || s.Claimed != 3 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A repository's newest commit has as many as the repository needs; what was wanted once on an
+// earlier one is over, unless somebody still says that it comes.
+func TestSizedByTheRepository(t *testing.T) {
+	inBubble(t, 16, func(t *testing.T, l *lab, spec sandbox.Spec) {
+		l.cfg.Memory = 1000
+		all := commits(t, spec, 62)
+		for _, s := range all[:60] { // two a second, each on another commit
+			time.Sleep(500 * time.Millisecond)
+			l.start(t, s) // takes a second
+		}
+		l.Expect(all[60])
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		// 60 in ten minutes, a second each: 0.1 on the average, at most one in 99 of 100 cases.
+		if s := l.Stats(); s.Ready != 2 || s.Kinds[0].Ready != 2 {
+			t.Errorf("%+v", s)
+		}
+		l.Expect(all[61])
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if s := l.Stats(); s.Ready != 3 || s.Kinds[0].Ready != 2 || s.Kinds[1].Ready != 1 {
+			t.Errorf("%+v", s)
+		}
+		if _, took := l.start(t, all[60]); took != 0 {
+			t.Error("the one that was expected first is gone")
 		}
 	})
 }
@@ -347,6 +450,63 @@ func TestKeysOfForwards(t *testing.T) {
 	if got[1] != got[2] || got[0] == got[1] || got[1] == got[3] {
 		t.Errorf("%q", got)
 	}
+}
+
+// Who asks at random waits in at most one of a hundred cases, however often that is.
+func TestHardlyAnybodyWaits(t *testing.T) {
+	for _, every := range []time.Duration{time.Minute, 30 * time.Second, 10 * time.Second, 5 * time.Second, 2 * time.Second} {
+		t.Run(every.String(), func(t *testing.T) {
+			inBubble(t, 4, func(t *testing.T, l *lab, spec sandbox.Spec) {
+				l.cfg.Memory = 1 << 20
+				random := rand.New(rand.NewPCG(1, uint64(every)))
+				const arrivals = 4000
+				for range arrivals {
+					time.Sleep(time.Duration(random.ExpFloat64() * float64(every)))
+					go func() {
+						b, err := l.Start(t.Context(), spec)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if err := b.Destroy(t.Context()); err != nil {
+							t.Error(err)
+						}
+					}()
+				}
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
+				s := l.Stats()
+				t.Logf("%.2f %% waited", 100*float64(s.Missed)/arrivals)
+				if s.Claimed+s.Missed != arrivals || s.Missed > arrivals/100 || s.Waited.Claimed != 0 {
+					t.Errorf("%+v", s)
+				}
+			})
+		})
+	}
+}
+
+// How many wait follows from how long their own start takes, and they are started beside one another.
+func TestOwnStartsCount(t *testing.T) {
+	inBubble(t, 16, func(t *testing.T, l *lab, spec sandbox.Spec) {
+		l.cfg.Memory = 1000
+		slow := spec
+		slow.Env = []string{"TAKES=1m"}
+		for range 60 {
+			l.start(t, spec)
+			time.Sleep(9 * time.Second)
+		}
+		l.start(t, slow)
+		began := time.Now()
+		for range 3 {
+			go func() { _, _ = l.Start(t.Context(), slow) }()
+		}
+		time.Sleep(61 * time.Second)
+		synctest.Wait()
+		s := l.Stats()
+		if s.Kinds[0].Refill != time.Minute || s.Kinds[0].Ready != 2+1 || s.Kinds[1].Refill != time.Second || s.Kinds[1].Ready != 1+1 {
+			t.Errorf("after %s: %+v", time.Since(began), s)
+		}
+	})
 }
 
 func TestQuantile(t *testing.T) {
