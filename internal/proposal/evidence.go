@@ -29,6 +29,8 @@ func Comment(v task.Verdict, head, sandbox string) string {
 			rerun = ""
 		}
 		writeRuns(&b, v, rerun)
+	} else if v.Kind == task.EnvBlocked {
+		b.WriteString(unblock)
 	} else if v.Suite.Command != "" && len(v.Phases) > 0 {
 		writeSuite(&b, v.Suite)
 	}
@@ -42,6 +44,10 @@ func Comment(v task.Verdict, head, sandbox string) string {
 	fmt.Fprintf(&b, "<sub>base %s, tree %s, %s, verifier %s</sub>\n", code(v.Base), code(v.HeadTree), text(cmp.Or(sandbox, "sandboxed"), 200), code(v.Verifier))
 	return b.String()
 }
+
+// unblock is the way out where nothing could be run.
+const unblock = "Nothing was run against the change, so nothing is said of it. Make the suite run on the base first: name how it is run (`build`, `test`) and how its " +
+	"dependencies are installed (`setup`) in `.daybreak.yaml` there, or have the operator of this installation give its sandbox what is missing (`sandbox.mounts`, `sandbox.env`, `sandbox.setup`, `network`, or higher limits).\n\n"
 
 // meaning says in words what an accepted verdict promises, and what it does not.
 func meaning(k task.VerdictKind) string {
@@ -81,17 +87,21 @@ func writeRuns(b *strings.Builder, v task.Verdict, rerun string) {
 			fmt.Fprintf(b, "| and %d more | | |\n", len(v.Reproduction)-i)
 			break
 		}
-		base := status(r.Base, r.BaseRuns)
+		base := status(r.Base, r.BaseFailed, r.BaseRuns)
 		if r.BaseSignature != "" {
 			base += ": " + cell(r.BaseSignature)
 		}
-		fmt.Fprintf(b, "| %s | %s | %s |\n", cell(r.Test), base, status(r.Head, r.HeadRuns))
+		fmt.Fprintf(b, "| %s | %s | %s |\n", cell(r.Test), base, status(r.Head, r.HeadFailed, r.HeadRuns))
 	}
 	b.WriteString("\n")
 	writeSuite(b, v.Suite)
 	writeGuard(b, v.Guard)
 	if rerun != "" {
-		b.WriteString("Repeat the proof in one line, in a clone that has this branch (it must fail first, then pass):\n\n")
+		needs := ""
+		if len(links(v)) > 0 {
+			needs = " and its dependencies installed"
+		}
+		fmt.Fprintf(b, "Repeat the proof in one line, in a clone that has this branch%s (it must fail first, then pass):\n\n", needs)
 		b.WriteString(fence("sh", rerun) + "\n")
 	}
 	for i, r := range v.Reproduction {
@@ -104,7 +114,7 @@ func writeRuns(b *strings.Builder, v task.Verdict, rerun string) {
 	}
 }
 
-func status(s task.TestStatus, runs int) string {
+func status(s task.TestStatus, failed, runs int) string {
 	icon := "⚪"
 	switch s {
 	case task.Pass:
@@ -113,43 +123,13 @@ func status(s task.TestStatus, runs int) string {
 		icon = "🔴"
 	}
 	out := icon + " " + line(string(s), 20)
-	if runs > 1 {
+	if failed > 0 {
+		return fmt.Sprintf("🔴 failed in %d of %d runs", failed, runs)
+	}
+	if runs > 1 && s != task.Flaky {
 		out += fmt.Sprintf(" (%d of %d runs)", runs, runs)
 	}
 	return out
-}
-
-// proofLine makes a fresh work tree at the base, adds the tests alone, expects failure, then
-// takes the whole change and expects success. The work tree goes at the end, whatever came out.
-func proofLine(v task.Verdict, branch string) string {
-	var runs []string
-	for _, r := range v.Reproduction {
-		if r.Rerun != "" && !slices.Contains(runs, r.Rerun) {
-			runs = append(runs, r.Rerun)
-		}
-	}
-	if len(runs) == 0 || len(v.Tests) == 0 {
-		return "git diff " + quote(v.Base) + " " + quote(branch)
-	}
-	tests := make([]string, len(v.Tests))
-	for i, t := range v.Tests {
-		tests[i] = quote(t)
-	}
-	red := make([]string, len(runs))
-	green := make([]string, len(runs))
-	for i, r := range runs {
-		r = strings.Join(strings.FieldsFunc(r, func(c rune) bool { return c == '\n' || c == '\r' }), " ")
-		red[i], green[i] = "! ( "+r+" )", "( "+r+" )"
-	}
-	return fmt.Sprintf(`(r=$PWD; d=$(mktemp -d) && trap 'cd "$r"; git worktree remove --force "$d" || rm -rf "$d"' EXIT && git worktree add -q --detach "$d" %s && cd "$d" && git restore -q --source=%s --staged --worktree -- %s && %s && git reset -q --hard && git checkout -q --detach %s && %s)`,
-		quote(v.Base), quote(branch), strings.Join(tests, " "), strings.Join(red, " && "), quote(branch), strings.Join(green, " && "))
-}
-
-func quote(s string) string {
-	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+=:,@%") == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // writeGuard says how well the tests hold the change.

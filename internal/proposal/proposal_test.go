@@ -234,6 +234,74 @@ func TestProofLineRuns(t *testing.T) {
 	if out, err := run(line); err == nil {
 		t.Errorf("a change that fixes nothing is proven:\n%s", out)
 	}
+
+	// What the clone has installed is there in the fresh work tree as well.
+	must(`git checkout -q -b daybreak/y main && mkdir -p web/test && echo 'grep -q right ../code' > web/test/a.sh && echo right > code && git add . && git commit -qm fix && git checkout -q main`)
+	must(`printf '#!/bin/sh\nexec sh "$1"\n' > run && chmod +x run && mkdir -p web/node_modules/.bin && mv run web/node_modules/.bin/ && echo web > .git/info/exclude`)
+	v = task.Verdict{Base: base, Tests: []string{"web/test/a.sh"}, Reproduction: []task.Reproduction{{Rerun: `(cd web && : npm && ./node_modules/.bin/run test/a.sh)`}}}
+	line = proofLine(v, "daybreak/y")
+	if out, err := run(line); err != nil {
+		t.Errorf("a good change that needs installed packages: %v\n%s", err, out)
+	}
+	must(`test -e web/node_modules/.bin/run && rm web/node_modules/.bin/run`)
+	if out, err := run(line); err == nil {
+		t.Errorf("without the runner it is proven all the same:\n%s", out)
+	}
+	red := v
+	red.Reproduction = []task.Reproduction{{Rerun: "no-such-runner || exit $?"}}
+	if out, err := run(strings.Replace(proofLine(red, "daybreak/y"), "git reset -q --hard && ", "exit 0; ", 1)); err == nil {
+		t.Errorf("a runner that is not there is taken for a failing test:\n%s", out)
+	}
+	// A test that fails in every third run may have some tries; the change makes it pass.
+	v = task.Verdict{Base: base, Tests: []string{"web/test/a.sh"}, Reproduction: []task.Reproduction{{
+		Base: task.Flaky, Rerun: `n=$(cat "$HOME/n" 2>/dev/null || echo 0); echo $((n+1)) > "$HOME/n"; grep -q right code || [ $((n%3)) != 2 ]`,
+	}}}
+	if out, err := run(proofLine(v, "daybreak/y")); err != nil {
+		t.Errorf("a race: %v\n%s", err, out)
+	}
+	v.Reproduction[0].Rerun = "true"
+	if out, err := run(proofLine(v, "daybreak/y")); err == nil {
+		t.Errorf("a test that never fails is taken for red:\n%s", out)
+	}
+}
+
+func TestProofLineAsksForTheRunner(t *testing.T) {
+	for run, want := range map[string]string{
+		"npx vitest run shop.test.js -t large":         "( npx --no-install vitest --version ) >/dev/null",
+		"(cd 'my web' && npx jest --runTestsByPath a)": "( cd 'my web' && npx --no-install jest --version ) >/dev/null",
+		"PYTHONPATH=. python3 -m pytest a.py::b":       "( python3 -m pytest --version ) >/dev/null",
+		"go test -run '^TestX$' ./a":                   "",
+	} {
+		v := task.Verdict{Base: "b", Tests: []string{"a"}, Reproduction: []task.Reproduction{{Rerun: run}}}
+		if got := runnerThere(run); got != want || !strings.Contains(proofLine(v, "x"), want) {
+			t.Errorf("%s: %q, want %q", run, got, want)
+		}
+	}
+	v := task.Verdict{Tests: []string{"web/src/a.test.ts", "b.test.ts"}, Reproduction: []task.Reproduction{{Rerun: "npx jest a"}}}
+	if got := strings.Join(links(v), " "); got != "node_modules web/node_modules web/src/node_modules" {
+		t.Errorf("links %s", got)
+	}
+}
+
+// TestFlakyBase: how often a test failed is said, and never that it did in all runs.
+func TestFlakyBase(t *testing.T) {
+	v := input().Verdict
+	v.Reproduction[0].Base, v.Reproduction[0].BaseRuns, v.Reproduction[0].BaseFailed = task.Flaky, 10, 6
+	if got := Comment(v, "head", ""); !strings.Contains(got, "| 🔴 failed in 6 of 10 runs: ") || strings.Contains(got, "10 of 10") {
+		t.Error(got)
+	}
+}
+
+// TestBlockedComment: where nothing ran there are no figures, and there is a way out.
+func TestBlockedComment(t *testing.T) {
+	v := task.Verdict{
+		Kind: task.EnvBlocked, Reason: "nothing can be verified here: no test ran on the base", Detail: "no compiler", Base: "b",
+		Suite: task.SuiteResult{Command: "go test ./..."}, Phases: []task.PhaseRecord{{Phase: "P1"}},
+	}
+	got := Comment(v, "head", "")
+	if strings.Contains(got, "0 passed") || !strings.Contains(got, "`.daybreak.yaml`") || !strings.Contains(got, "sandbox.mounts") || !strings.Contains(got, "no compiler") {
+		t.Error(got)
+	}
 }
 
 func TestWhatRunsElsewhereHasItsOwnSection_EXP17(t *testing.T) {
