@@ -46,6 +46,7 @@ type Facts struct {
 	NoChange    bool
 	Blocked     string // why the base cannot be tested
 	NoFramework bool   // the declared tests are scripts
+	Looked      string // what was looked at and not taken, where there is no framework
 	ExitCodes   bool   // the suite's results are exit codes alone
 	NothingRan  string // base + tests + source ran no test at all: the output's last line
 	Undeclared  bool   // the agent named no test and none goes from fail to pass
@@ -168,7 +169,7 @@ func decideRed(f Facts) (task.VerdictKind, string) {
 
 func rowNotRun(f Facts) (task.VerdictKind, string) {
 	if f.Undeclared && f.NoFramework {
-		return task.NotRun, "no test framework was found: name a script as the test, which ends with 0 when the behaviour is right and with another code when it is wrong"
+		return task.NotRun, "no test framework was found" + looked(f.Looked) + ": name a script as the test, which ends with 0 when the behaviour is right and with another code when it is wrong"
 	}
 	if f.Undeclared {
 		return "", ""
@@ -201,6 +202,13 @@ func rowNotRun(f Facts) (task.VerdictKind, string) {
 		}
 	}
 	return "", ""
+}
+
+func looked(at string) string {
+	if at == "" {
+		return ""
+	}
+	return " (" + at + ")"
 }
 
 func rowPassesOnBase(f Facts) (task.VerdictKind, string) {

@@ -40,6 +40,14 @@ func TestDecideRowByRow(t *testing.T) {
 		{"17 after 14", func(f *Facts) { f.Weak = "nothing notices"; f.Weakened = []string{"a_test.go"} }, task.NeedsHuman, ""},
 		{"2, exit codes", func(f *Facts) { f.ExitCodes = true }, task.VerifiedScript, "exit code alone"},
 		{"2 and not fixed", func(f *Facts) { f.NoFramework = true; f.Tests[0].Green = seen(task.Fail, 3, "") }, task.NotFixed, ""},
+		{"3 no framework, and why", func(f *Facts) {
+			f.Tests, f.Undeclared, f.NoFramework, f.Looked = nil, true, true, `package.json: "ava" runs no test runner that is known here`
+		}, task.NotRun, `no test framework was found (package.json: "ava" runs no test runner that is known here): name a script`},
+		{"4 ran out of time", func(f *Facts) { f.Tests, f.Undeclared, f.OutOfTime = nil, true, "the tests did not end" }, task.InvalidRed, "the tests did not end"},
+		{"18 in some runs", func(f *Facts) {
+			f.Tests[0].Red = append(seen(task.Fail, 6, CauseRight), seen(task.Pass, 4, "")...)
+			f.Tests[0].Green = seen(task.Pass, 5, "")
+		}, task.Verified, "the test fails in 6 of 10 runs on the base, for the right reason, and passes in all 5 with the change; the suite"},
 		{"3 absent on the base", func(f *Facts) { f.Tests[0].Red = seen(task.Missing, 1, ""); f.Tests[0].Near = []string{"U"} }, task.NotRun, "near it are U"},
 		{"3 absent with the change", func(f *Facts) { f.Tests[0].Green = seen(task.Missing, 1, "") }, task.NotRun, "with the change"},
 		{"3 skipped with the change", func(f *Facts) { f.Tests[0].Green[2].Status = task.Skip }, task.NotRun, "skipped"},

@@ -93,6 +93,9 @@ func (p *proof) phase(r task.PhaseRecord) { p.verdict.Phases = append(p.verdict.
 // scripts makes a plan of the declared scripts where there is no test framework.
 func (p *proof) scripts() {
 	p.facts.NoFramework = true
+	if notes := p.plan.Notes; len(notes) > 0 {
+		p.facts.Looked = oneLine(notes[0], 300)
+	}
 	have := overlay(p.parts.files, p.job.Changes)
 	for _, d := range p.job.Declared {
 		d = path.Clean(strings.TrimPrefix(d, "./"))
@@ -319,7 +322,7 @@ func (p *proof) identifyScript(r ran, declared string) {
 	}
 	p.facts.Tests = append(p.facts.Tests, TestFacts{Test: declared, Red: []Seen{{
 		Status:  task.Missing,
-		Message: "no test framework was found, and it is not the path of a script in the change",
+		Message: "no test framework was found" + looked(p.facts.Looked) + ", and it is not the path of a script in the change",
 	}}})
 }
 

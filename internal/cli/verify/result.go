@@ -103,10 +103,12 @@ func asJUnit(r Result) ([]byte, error) {
 		s.Tests++
 	}
 	for _, t := range r.Reproduction {
-		failed := t.Base == task.Fail || t.Base == task.Errored || t.Base == task.Timeout
-		add("red: fails on the base", t.Test, failed, "it is "+string(t.Base)+" on the base", cmp.Or(t.BaseOutput, t.BaseSignature))
+		// What fails in some runs only shows the bug where the protocol has taken it.
+		failed := t.Base == task.Fail || t.Base == task.Errored || t.Base == task.Timeout || t.Base == task.Flaky && r.Verdict.Accepted()
+		base := times(t.Base, t.BaseFailed, t.BaseRuns) + " on the base"
+		add("red: fails on the base", t.Test, failed, base, strings.TrimSpace(base+"\n"+cmp.Or(t.BaseOutput, t.BaseSignature)))
 		if t.Head != "" {
-			add("green: passes with the change", t.Test, t.Head == task.Pass, "it is "+string(t.Head)+" with the change", t.HeadOutput)
+			add("green: passes with the change", t.Test, t.Head == task.Pass, times(t.Head, t.HeadFailed, t.HeadRuns)+" with the change", t.HeadOutput)
 		}
 	}
 	for _, id := range r.Suite.NewlyFailing {
@@ -116,7 +118,14 @@ func asJUnit(r Result) ([]byte, error) {
 		add("suite: no worse than before", id, false, "it passed on the base and is gone or skipped with the change", "")
 	}
 	ok := exitOf(r.Document) == nil
-	add("verdict", string(r.Verdict), ok, r.Reason, cmp.Or(r.Document.Detail, r.Reason))
+	text := cmp.Or(r.Document.Detail, r.Reason)
+	if ok {
+		text = r.Reason
+	}
+	if g := r.Document.Guard; g != nil && g.Note != "" {
+		text += "\nguard: " + g.Note
+	}
+	add("verdict", string(r.Verdict), ok, r.Reason, text)
 	b, err := xml.MarshalIndent(s, "", "  ")
 	return append([]byte(xml.Header), append(b, '\n')...), err
 }
@@ -181,6 +190,9 @@ func (v *view) end(r Result) {
 				fmt.Fprintf(w, "            unnoticed: %s:%d %s: %s → %s\n", taskview.Escape(m.Path), m.Line, m.What, taskview.Escape(m.Old), taskview.Escape(m.New))
 			}
 		}
+		if g.Note != "" {
+			fmt.Fprintf(w, "            %s\n", taskview.Escape(g.Note))
+		}
 	}
 	list := func(what string, ids []string) {
 		for i, id := range ids {
@@ -206,6 +218,9 @@ func (v *view) end(r Result) {
 			}
 		}
 	}
+	if note := prepared(r.Document); note != "" && !r.Verdict.Accepted() {
+		fmt.Fprintf(w, "  detected  %s\n", taskview.Escape(note))
+	}
 	if r.Document.Detail != "" && !r.Verdict.Accepted() {
 		fmt.Fprintf(w, "\n%s\n\n", taskview.EscapeLines(strings.TrimSpace(r.Document.Detail)))
 	}
@@ -219,17 +234,34 @@ func (v *view) end(r Result) {
 	fmt.Fprintf(w, "  took      %s\n", (time.Duration(r.Timing.Verify) * time.Millisecond).Round(100*time.Millisecond))
 }
 
+// prepared is what P0 found out about how the repository is tested.
+func prepared(v task.Verdict) string {
+	for _, p := range v.Phases {
+		if p.Phase == "P0" {
+			return p.Note
+		}
+	}
+	return ""
+}
+
 // course is what a test did before and after.
 func course(t task.Reproduction) string {
-	times := func(s task.TestStatus, n int) string {
-		if n > 1 {
-			return fmt.Sprintf("%s in %d runs", s, n)
-		}
-		return string(s)
-	}
-	out := times(t.Base, t.BaseRuns) + " on the base"
+	out := times(t.Base, t.BaseFailed, t.BaseRuns) + " on the base"
 	if t.Head != "" {
-		out += ", " + times(t.Head, t.HeadRuns) + " with the change"
+		out += ", " + times(t.Head, t.HeadFailed, t.HeadRuns) + " with the change"
 	}
 	return out
+}
+
+// times says in how many runs a test did what it did.
+func times(s task.TestStatus, failed, runs int) string {
+	switch {
+	case failed > 0:
+		return fmt.Sprintf("failed in %d of %d runs", failed, runs)
+	case s == task.Flaky:
+		return fmt.Sprintf("runs disagree, %d in all", runs)
+	case runs > 1:
+		return fmt.Sprintf("%s in %d runs", s, runs)
+	}
+	return string(s)
 }
