@@ -3,8 +3,10 @@ package prover
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/daybreak-agent/daybreak/internal/git"
@@ -80,8 +82,14 @@ func (p *Prover) Change(ctx context.Context, q Request) (Outcome, error) {
 	if err != nil {
 		return out, err
 	}
-	if out.Snapshot, _, err = p.Setup(ctx, out.Snapshot, repo, nil, q.Progress); err != nil {
-		return out, err
+	var steps setupRuns
+	if out.Snapshot, _, err = p.Setup(ctx, out.Snapshot, repo, &steps, q.Progress); err != nil {
+		var failed *SetupError
+		if !errors.As(err, &failed) {
+			return out, err
+		}
+		out.Verdict, out.Took = unprepared(out, tree, failed, steps), p.cfg.Now().Sub(start)
+		return out, nil
 	}
 	b, _, _, err := p.Baseline(ctx, out.Snapshot, repo, q.Progress)
 	if err != nil {
@@ -93,6 +101,42 @@ func (p *Prover) Change(ctx context.Context, q Request) (Outcome, error) {
 	})
 	out.Took = p.cfg.Now().Sub(start)
 	return out, err
+}
+
+// setupRuns are the commands of a setup, for the record of a verdict.
+type setupRuns []task.RunRecord
+
+// StepStarted implements SetupRecord.
+func (r *setupRuns) StepStarted(context.Context, SetupStep) error { return nil }
+
+// StepFinished implements SetupRecord.
+func (r *setupRuns) StepFinished(_ context.Context, d SetupDone) error {
+	run := task.RunRecord{Command: oneLine(d.Line(), 300), ExitCode: d.ExitCode, Millis: d.Wall.Milliseconds(), Log: d.Log, Outcome: "built"}
+	if d.TimedOut {
+		run.Outcome = "timeout"
+	} else if d.ExitCode != 0 {
+		run.Outcome = "not built"
+	}
+	*r = append(*r, run)
+	return nil
+}
+
+// unprepared is the verdict where the base's dependencies cannot be installed. Unlike a task, which
+// a person lets go on once that is put right, a verification ends with it.
+func unprepared(out Outcome, tree string, failed *SetupError, runs setupRuns) task.Verdict {
+	why := failed.Error()
+	return task.Verdict{
+		Kind: task.EnvBlocked,
+		Reason: "nothing can be verified here: " + why + ". Repair it on the base, name the steps under setup in .daybreak.yaml there, " +
+			"or, where the host has all that the tests need, have nothing installed with `setup: named` under sandbox in the configuration",
+		Detail: strings.Join(failed.Tail, "\n"), Base: out.Base, HeadTree: tree,
+		Tests: []string{}, Source: []string{}, Config: []string{}, Reproduction: []task.Reproduction{}, Findings: []task.Finding{},
+		Environment: out.Snapshot.Digest, Verifier: verify.Version,
+		Phases: []task.PhaseRecord{
+			{Phase: "P0", Name: "prepare", Note: oneLine(why, 600), Runs: runs},
+			{Phase: "P8", Name: "verdict", Note: string(task.EnvBlocked), Complete: true},
+		},
+	}
 }
 
 // Changes reads the difference of two trees. A submodule is a commit of another repository and

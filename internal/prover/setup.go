@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -84,10 +85,30 @@ func (e *SetupError) Error() string {
 		s += "`" + oneLine(e.Step.Line(), 200) + "`" + where + " "
 	}
 	s += e.Reason
-	if n := len(e.Tail); n > 0 {
-		s += ": " + oneLine(e.Tail[n-1], 300)
+	if l := e.telling(); l != "" {
+		s += ": " + oneLine(l, 300)
 	}
 	return s
+}
+
+var (
+	errorLine = regexp.MustCompile(`(?i)\b(?:error|err!|fatal|failed|failure|cannot|could not|no such|not found)\b`)
+	// What package managers write into lines of errors beside the error itself.
+	besideIt = regexp.MustCompile(`(?i)^\W*(?:note|hint|tip|warning|warn|npm warn|npm (?:error|err!) (?:code|errno|syscall|type|path|command)|npm (?:error|err!)\s*$)\b|complete log of this run|exited with (?:code|status)|exit code: ?\d|did not run successfully|^\W*error: subprocess-exited-with-error`)
+)
+
+// telling is the line of the output's end that says most: the first that names an error, else the
+// last one.
+func (e *SetupError) telling() string {
+	for _, l := range e.Tail {
+		if errorLine.MatchString(l) && !besideIt.MatchString(l) {
+			return l
+		}
+	}
+	if n := len(e.Tail); n > 0 {
+		return e.Tail[n-1]
+	}
+	return ""
 }
 
 // oneLine is what a sandbox printed as one line that is safe on a terminal.

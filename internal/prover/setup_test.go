@@ -44,7 +44,20 @@ func TestSetupError(t *testing.T) {
 			Step: setup.Step{Run: "npm ci", Dir: "web"}, Reason: "ended with exit code 1", Tail: []string{"a", "no  such\tthing"},
 		},
 		"setup failed: ended: \ufffd[2Jgone \ufffdback": {Reason: "ended", Tail: []string{"\x1b[2Jgone \u202eback"}},
-		"setup failed: pnpm is missing":                 {Reason: "pnpm is missing"},
+		"setup failed: `pip install .` ended with exit code 1: ERROR: Could not find a version that satisfies the requirement flit_core>=3 (from versions: none)": {
+			Step: setup.Step{Run: "pip install ."}, Reason: "ended with exit code 1", Tail: []string{
+				"  error: subprocess-exited-with-error", "  × pip subprocess to install build dependencies did not run successfully.", "  │ exit code: 1", "  ╰─> [2 lines of output]",
+				"      ERROR: Could not find a version that satisfies the requirement flit_core>=3 (from versions: none)", "      ERROR: No matching distribution found for flit_core>=3",
+				"      [end of output]", "  note: This error originates from a subprocess, and is likely not a problem with pip.",
+			},
+		},
+		"setup failed: `npm ci` ended with exit code 1: npm error network request to http://x/left-pad failed, reason: connect ECONNREFUSED": {
+			Step: setup.Step{Run: "npm ci"}, Reason: "ended with exit code 1", Tail: []string{
+				"npm warn deprecated x", "npm error code ECONNREFUSED", "npm error syscall connect", "npm error network request to http://x/left-pad failed, reason: connect ECONNREFUSED",
+				"npm error A complete log of this run can be found in: /x.log",
+			},
+		},
+		"setup failed: pnpm is missing": {Reason: "pnpm is missing"},
 	} {
 		if err.Error() != want {
 			t.Errorf("%q, want %q", err.Error(), want)
