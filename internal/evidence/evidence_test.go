@@ -67,7 +67,7 @@ func record() Record {
 			Reproduction: []task.Reproduction{{Test: "test_price.py::test", Base: task.Fail, Head: task.Pass, BaseRuns: 3, HeadRuns: 3, BaseOutput: "-3 != 0\n"}},
 			Suite:        task.SuiteResult{Passed: 2, Command: "python3 -m pytest"},
 			Findings:     []task.Finding{{Kind: "tamper", Severity: "warn", Path: "setup.cfg", Detail: "changed"}},
-			Phases:       []task.PhaseRecord{{Phase: "P3", Name: "red", Tree: "sha256:1", Runs: []task.RunRecord{{Command: "python3 -m pytest", ExitCode: 1, Failed: 1, Log: strings.Repeat("d", 64), Outcome: "complete"}}, Complete: true}},
+			Phases:       []task.PhaseRecord{{Phase: "P3", Name: "red", Tree: "sha256:1", Runs: []task.RunRecord{{Command: "python3 -m pytest", ExitCode: 1, Failed: 1, Log: strings.Repeat("d", 64), Outcome: "complete", Build: "sha256:2"}}, Complete: true}},
 			Table: &task.Table{
 				Tests: []task.TableTest{{Test: "test_price.py::test", Why: "reproduction"}},
 				Runs:  []task.TableRun{{Phase: "P3", What: "base + tests", Millis: 90, Seen: "f", Took: []int64{12}}},
@@ -143,6 +143,7 @@ func TestEveryPartIsNamed(t *testing.T) {
 		"environment":               func(r *Record) { r.Environment = strings.Repeat("0", 32) },
 		"sandbox":                   func(r *Record) { r.Sandbox.Isolation = "none" },
 		"commands":                  func(r *Record) { r.Commands[0].Runs[0].ExitCode = 0 },
+		"commands: a build":         func(r *Record) { r.Commands[0].Runs[0].Build = "" },
 		"results":                   func(r *Record) { r.Results.Reproduction[0].Base = task.Pass },
 		"results, verdict":          func(r *Record) { r.Results.Verdict = task.NotFixed },
 		"log":                       func(r *Record) { r.Log.Seq++ },
@@ -152,6 +153,7 @@ func TestEveryPartIsNamed(t *testing.T) {
 	} {
 		good, altered := record(), record()
 		alter(&altered)
+		name, _, _ := strings.Cut(name, ":")
 		var a, b Bundle
 		if err := json.Unmarshal(signed(t, good), &a); err != nil {
 			t.Fatal(err)

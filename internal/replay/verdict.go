@@ -148,7 +148,7 @@ func without(list any, drop func(map[string]any) bool) any {
 func strip(v any) {
 	switch v := v.(type) {
 	case map[string]any:
-		for _, k := range []string{"ms", "tests_ms", "log"} {
+		for _, k := range []string{"ms", "tests_ms", "log", "build"} {
 			delete(v, k)
 		}
 		for _, e := range v {

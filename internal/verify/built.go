@@ -22,6 +22,7 @@ import (
 type built struct {
 	snapshot snapshot.Snapshot
 	placed   time.Time // zero: nothing is built
+	digest   string    // of what the build left, see [layerDigest]
 	drop     func() error
 }
 
@@ -69,11 +70,20 @@ func (p *proof) compile(ctx context.Context, placed []git.Change, steps []comman
 	if err != nil {
 		return out, fmt.Errorf("sandbox for build: %w", err)
 	}
-	bench := &bench{v, box, p.job.Snapshot.Base}
-	good := false
+	bench := &bench{v: v, box: box, base: p.job.Snapshot.Base}
+	good, first := false, len(rec.Runs)
 	defer func() {
-		if err = errors.Join(err, bench.close(ctx, "build")); err != nil || !good {
+		err = errors.Join(err, bench.close(ctx, "build"))
+		if err == nil && good {
+			// What cannot be read cannot be named: then each run builds for itself.
+			out.digest, good = layerDigest(ctx, snap.Built)
+		}
+		if err != nil || !good {
 			out, err = built{}, errors.Join(err, drop())
+			return
+		}
+		for i := range rec.Runs[first:] {
+			rec.Runs[first+i].Build = out.digest
 		}
 	}()
 	g := box.Guest()

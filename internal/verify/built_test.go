@@ -60,11 +60,49 @@ func proveBuilt(t *testing.T, file string, cases []builtCase) {
 					n++
 				}
 			}
+			builds, unnamed := namedBuilds(t, got)
+			if !c.leaks && c.built > 0 && (len(builds) == 0 || len(builds) > c.built || c.name == "plainly" && (len(builds) != c.built || unnamed > 0)) {
+				t.Errorf("%d builds are named, want %d, and %d runs name none\n%s", len(builds), c.built, unnamed, outline(got))
+			}
 			if !c.leaks && n != c.built {
 				t.Errorf("%d trees were built once for several runs, want %d: %s", n, c.built, strings.Join(lab.runs, " "))
 			}
 		})
 	}
+}
+
+// namedBuilds are the builds of a record, each of which some run began with, and how many runs of
+// what was changed began with none.
+func namedBuilds(t *testing.T, v task.Verdict) (builds map[string]int, unnamed int) {
+	t.Helper()
+	builds = map[string]int{}
+	for _, ph := range v.Phases { // P4 is recorded before P5, which may have built what it runs
+		for _, r := range ph.Runs {
+			if r.Outcome == "built" {
+				builds[r.Build] = 0
+			}
+		}
+	}
+	for _, ph := range v.Phases {
+		for _, r := range ph.Runs {
+			_, made := builds[r.Build]
+			switch {
+			case r.Built():
+			case r.Build != "" && !made:
+				t.Errorf("%s: %s began with %q, which was not built", ph.Phase, r.Command, r.Build)
+			case r.Build != "":
+				builds[r.Build]++
+			case ph.Phase == "P3" || ph.Phase == "P4" || ph.Phase == "P5":
+				unnamed++
+			}
+		}
+	}
+	for b, n := range builds {
+		if b == "" || n == 0 {
+			t.Errorf("%d runs began with the build %q", n, b)
+		}
+	}
+	return builds, unnamed
 }
 
 func link(path, to string) git.Change {

@@ -237,7 +237,7 @@ func (p *proof) bench(ctx context.Context, purpose string, placed []git.Change, 
 	}
 	r, err := p.v.run(ctx, request{
 		snapshot: b.snapshot, purpose: purpose, place: placed, plan: plan, places: where,
-		files: overlay(p.parts.files, placed), parts: &p.parts, built: b.placed, cgo: cgoMark(p.job.Snapshot.Base, placed),
+		files: overlay(p.parts.files, placed), parts: &p.parts, built: b.placed, digest: b.digest, cgo: cgoMark(p.job.Snapshot.Base, placed),
 	})
 	rec.Runs = append(rec.Runs, r.records...)
 	p.saw(rec, purpose, where, r)

@@ -87,6 +87,8 @@ type request struct {
 	parts *parts    // of the change; nil where nothing is placed, or on top of a change
 	cgo   string    // see [cgoMark]
 	built time.Time // when what is placed was placed in the snapshot's own build of it; zero: it has none
+
+	digest string // of that build
 }
 
 // buildFailure says that the build command failed; it is an outcome, not an error of ours.
@@ -96,9 +98,10 @@ func (e *buildFailure) Error() string { return "the build command failed" }
 
 // bench is an open sandbox on the base.
 type bench struct {
-	v    *Verifier
-	box  sandbox.Sandbox
-	base string
+	v     *Verifier
+	box   sandbox.Sandbox
+	base  string
+	build string // digest of the build that it began with
 }
 
 func (v *Verifier) open(ctx context.Context, purpose string, s snapshot.Snapshot, keepHome bool) (*bench, error) {
@@ -106,7 +109,7 @@ func (v *Verifier) open(ctx context.Context, purpose string, s snapshot.Snapshot
 	if err != nil {
 		return nil, fmt.Errorf("sandbox for %s: %w", purpose, err)
 	}
-	return &bench{v, box, s.Base}, nil
+	return &bench{v: v, box: box, base: s.Base}, nil
 }
 
 // close ends the bench, even when the task was stopped.
@@ -124,6 +127,7 @@ func (v *Verifier) run(ctx context.Context, q request) (out ran, err error) {
 		return ran{}, err
 	}
 	defer func() { err = errors.Join(err, b.close(ctx, q.purpose)) }()
+	b.build = q.digest
 	return b.run(ctx, q, v.timeout())
 }
 
@@ -132,6 +136,11 @@ func (b *bench) run(ctx context.Context, q request, limit time.Duration) (out ra
 	v := b.v
 	start := v.Now()
 	out = ran{cases: map[string]Case{}, silent: map[string]string{}, tree: treeDigest(b.base, q.place), info: b.box.Info()}
+	defer func() {
+		for i := range out.records {
+			out.records[i].Build = b.build
+		}
+	}()
 	prefix, err := v.reportName()
 	if err != nil {
 		return out, err
