@@ -160,25 +160,46 @@ func (r *registries) Open(ctx context.Context, q network.Request) (*network.Way,
 	if err != nil {
 		return nil, err
 	}
+	return way(set, s, len(s.Authority) > 0), nil
+}
+
+// Outline implements network.Network.
+func (r *registries) Outline(ctx context.Context, m network.Mode) (*network.Way, error) {
+	set, err := r.keeper.Configured(ctx)
+	if err != nil || set.Empty() || m == network.None {
+		return nil, err
+	}
+	w := way(set, &service.Session{}, m == network.Registries && shown(set).Fronted())
+	w.Close = nil
+	return w, nil
+}
+
+// way is what a sandbox needs for a session, with or without a front.
+func way(set service.Settings, s *service.Session, front bool) *network.Way {
 	way := &network.Way{
 		Forwards:  []sandbox.Forward{{Socket: s.Socket, Port: routesPort}},
 		Upstreams: upstreams(set), Close: s.Close,
 	}
-	inside := mirror.Clients{Base: about.Base, Home: sandbox.HomeDir, Config: shown(set), Keys: map[string][]byte{}}
+	inside := mirror.Clients{Base: fmt.Sprintf("http://127.0.0.1:%d", routesPort), Home: sandbox.HomeDir, Config: shown(set), Keys: map[string][]byte{}}
 	for _, d := range set.Debian {
 		inside.Keys[d.ID] = d.Keys
 	}
-	if s.Front != "" && len(s.Authority) > 0 {
+	if front {
 		way.Forwards = append(way.Forwards, sandbox.Forward{Socket: s.Front, Port: frontPort})
 		inside.Front, inside.Authority = fmt.Sprintf("http://127.0.0.1:%d", frontPort), s.Authority
 		inside.Bundle = systemRoots()
 	}
 	way.Env = inside.Env()
+	own := inside.Own()
 	for path, text := range inside.Files() {
-		way.Files = append(way.Files, sandbox.File{Path: path, Text: text})
+		f := sandbox.File{Path: path, Text: text, Own: slices.Contains(own, path)}
+		if f.Own && len(s.Authority) == 0 {
+			f.Text = nil
+		}
+		way.Files = append(way.Files, f)
 	}
 	slices.SortFunc(way.Files, func(a, b sandbox.File) int { return strings.Compare(a.Path, b.Path) })
-	return way, nil
+	return way
 }
 
 // overspent reports whether a task has used its budget up meanwhile: each session counts from

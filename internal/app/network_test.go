@@ -1,16 +1,21 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/pem"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/daybreak-agent/daybreak/internal/config"
 	"github.com/daybreak-agent/daybreak/internal/mirror"
+	"github.com/daybreak-agent/daybreak/internal/mirror/service"
 	"github.com/daybreak-agent/daybreak/internal/network"
 )
 
@@ -66,6 +71,56 @@ func TestMirrorSettings(t *testing.T) {
 	way, err := n.Open(context.Background(), network.Request{Mode: network.Registries})
 	if way != nil || err != nil {
 		t.Errorf("a way to nowhere: %+v %v", way, err)
+	}
+}
+
+// What a sandbox gets is known before there is a session: only where its sockets are and what its
+// certificates say is not.
+func TestOutline(t *testing.T) {
+	cfg := config.Default()
+	cfg.Mirror.Off = everyEcosystem
+	cfg.Mirror.NPM = &config.Registry{URL: "https://npm.test"}
+	cfg.Mirror.Maven = &config.Registry{URL: "http://maven.test"}
+	a := &App{Dir: t.TempDir(), Config: cfg, opts: Options{Getenv: func(string) string { return "" }}}
+	set, err := a.mirrorSettings(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair := httptest.NewUnstartedServer(nil)
+	pair.StartTLS()
+	defer pair.Close()
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate().Raw})
+	n, err := a.Network()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for mode, session := range map[network.Mode]*service.Session{
+		network.Registries: {Socket: "/r", Front: "/f", Authority: cert}, network.Store: {Socket: "/r"},
+	} {
+		real := way(set, session, len(session.Authority) > 0)
+		owns := 0
+		for i, f := range real.Files {
+			if f.Own {
+				real.Files[i].Text = nil
+				owns++
+			} else if bytes.Contains(f.Text, cert) || f.Text == nil {
+				t.Errorf("%s: %s is said to be everybody's: %q", mode, f.Path, f.Text)
+			}
+		}
+		if len(real.Forwards) != 1+min(owns, 1) || owns != 4*min(owns, 1) {
+			t.Errorf("%s: %d own files, %d forwards", mode, owns, len(real.Forwards))
+		}
+		for i := range real.Forwards {
+			real.Forwards[i].Socket = ""
+		}
+		real.Close = nil
+		got, err := n.Outline(t.Context(), mode)
+		if err != nil || !reflect.DeepEqual(got, real) {
+			t.Errorf("%s: %v\n%+v\n%+v", mode, err, got, real)
+		}
+	}
+	if got, err := n.Outline(t.Context(), network.None); got != nil || err != nil {
+		t.Errorf("nowhere: %+v %v", got, err)
 	}
 }
 

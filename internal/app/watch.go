@@ -126,7 +126,10 @@ func (a *App) fleetNumbers(ctx context.Context) ([]telemetry.Sample, error) {
 		s := a.ready.Stats()
 		out = append(out, telemetry.Sample{Name: telemetry.ReadyNow, Value: float64(s.Ready)},
 			telemetry.Sample{Name: telemetry.ReadyClaims, Value: float64(s.Claimed), Labels: []string{"handed_out"}},
-			telemetry.Sample{Name: telemetry.ReadyClaims, Value: float64(s.Missed), Labels: []string{"missed"}})
+			telemetry.Sample{Name: telemetry.ReadyClaims, Value: float64(s.Missed), Labels: []string{"missed"}},
+			telemetry.Sample{Name: telemetry.ReadyWait, Value: s.Waited.Claimed.Seconds(), Labels: []string{"handed_out"}},
+			telemetry.Sample{Name: telemetry.ReadyWait, Value: s.Waited.Missed.Seconds(), Labels: []string{"missed"}},
+			telemetry.Sample{Name: telemetry.ReadyStart, Value: s.Refill.Seconds()})
 	}
 	for _, s := range open {
 		out = append(out, telemetry.Sample{Name: telemetry.TasksNow, Value: float64(states[s]), Labels: []string{string(s)}})

@@ -103,6 +103,8 @@ type SandboxStarted struct {
 	Profile   string `json:"profile"` // digest of the security profile
 	Limits    string `json:"limits"`
 	Millis    int64  `json:"ms"`
+	// Stood says that it stood ready when it was asked for: Millis is how long handing it over took.
+	Stood bool `json:"stood_ready,omitempty"`
 }
 
 // SandboxRefused says which layer of a sandbox could not be set up. Nothing ran without it.

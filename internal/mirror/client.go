@@ -110,12 +110,18 @@ func (c Clients) Files() map[string][]byte {
 	if c.Front != "" {
 		bundle := append(append([]byte{}, c.Bundle...), c.Authority...)
 		files[bundlePath], files[SystemBundle], files[frontPath] = bundle, bundle, c.Authority
-		if store, err := trustStore(c.Authority); err == nil && c.Config.Maven != nil {
-			files[trustPath] = store
+		if c.Config.Maven != nil {
+			if store, err := trustStore(c.Authority); err == nil || len(c.Authority) == 0 {
+				files[trustPath] = store
+			}
 		}
 	}
 	return files
 }
+
+// Own are the paths of those files that hold the authority, which one sandbox alone trusts. That
+// they are there does not depend on it.
+func (c Clients) Own() []string { return []string{bundlePath, SystemBundle, frontPath, trustPath} }
 
 const cargoConfig = `[source.crates-io]
 replace-with = "mirror"

@@ -126,9 +126,14 @@ type base struct {
 	prefix string // of our routes; "" for a host of files alone
 }
 
+// Fronted reports whether a session can have a front.
+func (c *Config) Fronted() bool { return len(c.bases()) > 0 }
+
+func (m *Mirror) bases() []base { return m.cfg.bases() }
+
 // bases are the https addresses of the upstreams, of the names they go by in lockfiles, and of
 // the hosts of PyPI's files.
-func (m *Mirror) bases() []base {
+func (c *Config) bases() []base {
 	var out []base
 	add := func(raw, prefix string) {
 		u, err := url.Parse(raw)
@@ -148,15 +153,15 @@ func (m *Mirror) bases() []base {
 			}
 		}
 	}
-	if m.cfg.Go != nil {
-		each(&m.cfg.Go.Upstream, "/go/")
+	if c.Go != nil {
+		each(&c.Go.Upstream, "/go/")
 	}
-	each(m.cfg.NPM, "/npm/")
-	each(m.cfg.PyPI, "/pypi/simple/")
-	each(m.cfg.Crates, "/crates/index/")
-	each(m.cfg.Maven, "/maven/")
-	if m.cfg.PyPI != nil {
-		for _, o := range m.cfg.PyPI.CDN {
+	each(c.NPM, "/npm/")
+	each(c.PyPI, "/pypi/simple/")
+	each(c.Crates, "/crates/index/")
+	each(c.Maven, "/maven/")
+	if c.PyPI != nil {
+		for _, o := range c.PyPI.CDN {
 			add(o.URL, "")
 		}
 	}

@@ -196,8 +196,9 @@ func TestFrontSpeaksForItsHostsAlone(t *testing.T) {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
-	none, err := newRig(t, nil).m.NewFront(r.session(nil).s)
-	if none != nil || err != nil {
+	plain := newRig(t, nil).m
+	none, err := plain.NewFront(r.session(nil).s)
+	if none != nil || err != nil || plain.cfg.Fronted() || !r.m.cfg.Fronted() {
 		t.Errorf("a front without a host that speaks https: %v %v", none, err)
 	}
 }

@@ -34,6 +34,9 @@ const (
 type Network interface {
 	// Open makes a way for one sandbox. A nil way means that no registry is configured.
 	Open(ctx context.Context, r Request) (*Way, error)
+	// Outline says what a way of the mode adds to a sandbox, without making one: where its forwards
+	// lead and what its own files say is not known yet, and there is nothing to close.
+	Outline(ctx context.Context, m Mode) (*Way, error)
 }
 
 // Request describes a sandbox's use of the registries.

@@ -37,7 +37,7 @@ type Record interface {
 	Log(ctx context.Context, data []byte) (digest string, err error)
 }
 
-// Config is what a prover needs. All fields are required.
+// Config is what a prover needs. All fields are required but those that may be nil.
 type Config struct {
 	Runtime   sandbox.Runtime
 	Git       *git.Git
@@ -49,6 +49,11 @@ type Config struct {
 	// the spec what that needs, and returns how to end it, nil when there is none. Access itself
 	// may be nil: no sandbox reaches anything.
 	Access func(ctx context.Context, spec *sandbox.Spec) (end func(context.Context) error, err error)
+	// Outline adds to a spec what Access will, as far as that is known before. May be nil, as Access.
+	Outline func(ctx context.Context, spec *sandbox.Spec) error
+	// Homed is told when the HOME of a snapshot was filled: what stands on it from then on is what
+	// later sandboxes stand on. May be nil.
+	Homed  func(ctx context.Context, s snapshot.Snapshot)
 	Setup  Setup // its zero value is the default
 	Now    func() time.Time
 	Rand   io.Reader
@@ -135,7 +140,7 @@ func (p *Prover) Spec(purpose string, s snapshot.Snapshot) sandbox.Spec {
 // environment comes last and so has the last word.
 func (p *Prover) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
 	own, end := spec.Env, func(context.Context) error { return nil }
-	spec.Env = verify.Offline()
+	spec.Env = slices.Clip(verify.Offline())
 	if p.cfg.Access != nil {
 		done, err := p.cfg.Access(ctx, &spec)
 		if err != nil {
@@ -155,6 +160,25 @@ func (p *Prover) Start(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox,
 		return nil, errors.Join(err, box.Destroy(context.WithoutCancel(ctx)))
 	}
 	return box, nil
+}
+
+// Expect tells a runtime that keeps sandboxes ready that the agent's on the snapshot is next.
+func (p *Prover) Expect(ctx context.Context, s snapshot.Snapshot) error {
+	keeper, ok := p.cfg.Runtime.(sandbox.Expecter)
+	if !ok {
+		return nil
+	}
+	spec := p.Spec(purposeAgent, s)
+	own := spec.Env
+	spec.Env = slices.Clip(verify.Offline())
+	if p.cfg.Outline != nil {
+		if err := p.cfg.Outline(ctx, &spec); err != nil {
+			return err
+		}
+	}
+	spec.Env = lastOf(slices.Concat(spec.Env, own))
+	keeper.Expect(spec)
+	return nil
 }
 
 // lastOf keeps the last value of every variable: programs differ in which of two they see.
@@ -194,7 +218,7 @@ func (c *connected) Destroy(ctx context.Context) error {
 // Bench implements verify.Lab.
 func (p *Prover) Bench(ctx context.Context, purpose string, s snapshot.Snapshot, keepHome bool) (sandbox.Sandbox, error) {
 	spec := p.Spec(purpose, s)
-	var commit func() error
+	var commit func(context.Context) error
 	if keepHome {
 		dir, done, err := p.cfg.Snapshots.KeepHome(s)
 		if err != nil {
@@ -202,7 +226,13 @@ func (p *Prover) Bench(ctx context.Context, purpose string, s snapshot.Snapshot,
 		}
 		if dir != "" {
 			spec.Home.Keep = dir
-			commit = done
+			commit = func(ctx context.Context) error {
+				err := done()
+				if err == nil && p.cfg.Homed != nil {
+					p.cfg.Homed(ctx, s)
+				}
+				return err
+			}
 		}
 	}
 	box, err := p.Start(ctx, spec)
@@ -225,7 +255,7 @@ func (p *Prover) BuildBench(ctx context.Context, s snapshot.Snapshot) (sandbox.S
 		return nil, s, nil, errors.Join(err, drop())
 	}
 	s.Built = dir
-	return &bench{Sandbox: box, rec: p.cfg.Record, commit: func() error { return snapshot.Only(dir, verify.BuildHome) }}, s, drop, nil
+	return &bench{Sandbox: box, rec: p.cfg.Record, commit: func(context.Context) error { return snapshot.Only(dir, verify.BuildHome) }}, s, drop, nil
 }
 
 // Log implements verify.Lab.
@@ -237,7 +267,7 @@ func (p *Prover) Log(ctx context.Context, data []byte) (string, error) {
 type bench struct {
 	sandbox.Sandbox
 	rec    Record
-	commit func() error
+	commit func(context.Context) error
 }
 
 // Destroy implements sandbox.Sandbox.
@@ -247,7 +277,7 @@ func (b *bench) Destroy(ctx context.Context) error {
 	}
 	var err error
 	if b.commit != nil {
-		err, b.commit = b.commit(), nil
+		err, b.commit = b.commit(ctx), nil
 	}
 	return errors.Join(err, b.rec.Ended(context.WithoutCancel(ctx), b.Handle().ID))
 }

@@ -101,11 +101,14 @@ func sayPlace(payload event.Payload) Line {
 		}
 		return Line{Tone: Plain, What: "snapshot", Text: fmt.Sprintf("%s, %s in %s", Plural(v.Files, "file"), how, Took(v.Millis)), Notes: v.Warnings}
 	case *event.SandboxStarted:
-		tone := Minor
+		tone, how := Minor, "started"
 		if v.Purpose == "agent" {
 			tone = Plain
 		}
-		return Line{Tone: tone, What: "sandbox", Text: fmt.Sprintf("for %s: %s, %s, started in %s", v.Purpose, v.Runtime, v.Isolation, Took(v.Millis))}
+		if v.Stood {
+			how = "stood ready, handed over"
+		}
+		return Line{Tone: tone, What: "sandbox", Text: fmt.Sprintf("for %s: %s, %s, %s in %s", v.Purpose, v.Runtime, v.Isolation, how, Took(v.Millis))}
 	case *event.SandboxRefused:
 		return Line{Tone: Bad, What: "sandbox", Text: v.Error}
 	case *event.SandboxEnded:

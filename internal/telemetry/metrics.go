@@ -61,6 +61,8 @@ const (
 
 	ReadyNow    = "daybreak_ready_sandboxes"
 	ReadyClaims = "daybreak_ready_sandbox_claims"
+	ReadyWait   = "daybreak_ready_sandbox_wait_seconds"
+	ReadyStart  = "daybreak_ready_sandbox_start_seconds"
 )
 
 // Metrics lists all that there is.
@@ -74,6 +76,8 @@ func Metrics() []Metric {
 		{LeasesNow, Gauge, "tasks that a worker holds now", nil, nil},
 		{ReadyNow, Gauge, "sandboxes that wait for a task in this process", nil, nil},
 		{ReadyClaims, Gauge, "sandboxes of a kind that is kept ready that were asked for since this process began", []string{"outcome"}, nil},
+		{ReadyWait, Gauge, "how long all who asked for those waited, summed up", []string{"outcome"}, nil},
+		{ReadyStart, Gauge, "how long starting one takes", nil, nil},
 		{Transitions, Counter, "changes of a task's state", []string{"to"}, nil},
 		{Runs, Counter, "runs that began", []string{"resumed"}, nil},
 		{QueueWait, Histogram, "from a task's creation to its first run", nil, long},

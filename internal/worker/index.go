@@ -14,7 +14,8 @@ import (
 // enough for one to help. What takes seconds is waited for; an index that takes longer is built
 // while the agent works with ripgrep, for the tasks that follow.
 func (r *run) index(ctx context.Context) error {
-	if r.snap.Bytes < prover.IndexFrom {
+	if r.indexed || r.snap.Bytes < prover.IndexFrom {
+		r.indexed = false // what is not there yet may be by the next attempt
 		return nil
 	}
 	begin := r.cfg.Now()

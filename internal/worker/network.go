@@ -76,10 +76,27 @@ func (r *run) access(ctx context.Context, spec *sandbox.Spec) (func(context.Cont
 	if _, err := r.j.Append(ctx, event.NetworkOpened{Purpose: purpose, Mode: string(mode), Upstreams: way.Upstreams, Known: countNames(known)}); err != nil {
 		return nil, errors.Join(err, way.Close(context.WithoutCancel(ctx)))
 	}
+	take(spec, way)
+	return way.Close, nil
+}
+
+// outline adds to a spec what access will. It implements prover.Config.Outline.
+func (r *run) outline(ctx context.Context, spec *sandbox.Spec) error {
+	mode := r.mode(spec.Purpose)
+	if mode == network.None {
+		return nil
+	}
+	way, err := r.cfg.Network.Outline(ctx, mode)
+	if err == nil && way != nil {
+		take(spec, way)
+	}
+	return err
+}
+
+func take(spec *sandbox.Spec, way *network.Way) {
 	spec.Forwards = append(spec.Forwards, way.Forwards...)
 	spec.Files = append(spec.Files, way.Files...)
 	spec.Env = append(spec.Env, way.Env...)
-	return way.Close, nil
 }
 
 // recordReach writes the ledger into the task's log.

@@ -31,6 +31,11 @@ func (w *ways) Open(_ context.Context, q network.Request) (*network.Way, error) 
 	}, nil
 }
 
+// Outline implements network.Network.
+func (w *ways) Outline(context.Context, network.Mode) (*network.Way, error) {
+	return &network.Way{Forwards: []sandbox.Forward{{Port: 4873}}, Env: []string{"GOPROXY=http://127.0.0.1:4873/go"}}, nil
+}
+
 // TestReachByPurpose: preparing always reaches the registries, the agent unless somebody said
 // offline, a verification what the mirror has; and nothing without a network.
 func TestReachByPurpose(t *testing.T) {

@@ -35,7 +35,7 @@ func (r *run) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.snap, r.names, r.base = snap, nil, nil
+	r.snap, r.names, r.base, r.indexed = snap, nil, nil, false
 	if err := r.cfg.Snapshots.Pin(sum.Task, snap); err != nil {
 		return err
 	}
@@ -56,7 +56,24 @@ func (r *run) prepare(ctx context.Context) error {
 	if err := r.setup(ctx); err != nil {
 		return err
 	}
+	if r.j.state() == task.Preparing { // before homed, which says what the agent's sandbox stands on
+		if err := r.index(ctx); err != nil {
+			return err
+		}
+		r.indexed = true
+	}
 	return r.baseline(ctx)
+}
+
+// homed has the agent's sandbox made ready where sandboxes are: the baseline goes on for as long
+// as another run of the suite takes. It implements prover.Config.Homed.
+func (r *run) homed(ctx context.Context, s snapshot.Snapshot) {
+	if r.j.state() != task.Preparing {
+		return // a baseline of the target's new tip, where no agent works
+	}
+	if err := r.prover().Expect(ctx, s); err != nil {
+		r.cfg.Logger.WarnContext(ctx, "no sandbox is made ready for the agent", "error", err)
+	}
 }
 
 // readSettings reads what the base commit says about itself.
@@ -130,7 +147,7 @@ func (r *run) verifier() *verify.Verifier { return r.prover().Verifier(r.set.rep
 func (r *run) prover() *prover.Prover {
 	return prover.New(prover.Config{
 		Runtime: r.cfg.Runtime, Git: r.cfg.Git, Snapshots: r.cfg.Snapshots, Sandbox: r.cfg.Sandbox,
-		Owner: string(r.j.Summary().Task), Record: boxes{r}, Access: r.access, Setup: r.cfg.Setup, Now: r.cfg.Now, Rand: r.cfg.Rand, Logger: r.cfg.Logger,
+		Owner: string(r.j.Summary().Task), Record: boxes{r}, Access: r.access, Outline: r.outline, Homed: r.homed, Setup: r.cfg.Setup, Now: r.cfg.Now, Rand: r.cfg.Rand, Logger: r.cfg.Logger,
 	})
 }
 
@@ -171,7 +188,7 @@ func (b boxes) Started(ctx context.Context, spec sandbox.Spec, box sandbox.Sandb
 	info := box.Info()
 	_, err := b.r.j.Append(ctx, event.SandboxStarted{
 		ID: box.Handle().ID, Purpose: spec.Purpose, Runtime: info.Runtime, Isolation: info.Isolation,
-		Profile: info.Profile, Limits: info.Limits, Millis: info.Ready.Milliseconds(),
+		Profile: info.Profile, Limits: info.Limits, Millis: info.Ready.Milliseconds(), Stood: info.Stood,
 	})
 	return err
 }

@@ -111,6 +111,8 @@ type run struct {
 	raising sync.Mutex
 	// unsaved says that the sandbox alone has what the agent did last.
 	unsaved bool
+	// indexed says that the search index was seen to before the baseline.
+	indexed bool
 	// endIndexing ends what builds a search index beside the agent; nil when nothing does.
 	endIndexing func()
 }

@@ -96,7 +96,11 @@ func (p *printer) stage(e event.Event, payload event.Payload) {
 		if v.Purpose != "agent" && !p.opts.Full {
 			return // the verifier starts one for every run: they hide the story
 		}
-		p.item(e.Time, "sandbox for %s: %s, %s  %s", Escape(v.Purpose), Escape(v.Runtime), Escape(v.Isolation), story.Took(v.Millis))
+		stood := ""
+		if v.Stood {
+			stood = ", stood ready"
+		}
+		p.item(e.Time, "sandbox for %s: %s, %s%s  %s", Escape(v.Purpose), Escape(v.Runtime), Escape(v.Isolation), stood, story.Took(v.Millis))
 	case *event.SandboxRefused:
 		p.item(e.Time, "%s", Escape(v.Error))
 	case *event.SandboxEnded:
