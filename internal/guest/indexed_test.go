@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -344,4 +346,81 @@ func TestDamagedIndexIsDoneWithout(t *testing.T) {
 	if r := s.find(t, guest.SearchRequest{Pattern: "needle"}); len(r.Files) != 1 {
 		t.Errorf("%+v", r)
 	}
+}
+
+// TestRandomChanges compares the guests after random changes of the tree and of what is ignored: some
+// in the usual run, as many as DAYBREAK_SEARCH_CHANGES says.
+func TestRandomChanges(t *testing.T) {
+	n := 24
+	if v := os.Getenv("DAYBREAK_SEARCH_CHANGES"); v != "" {
+		var err error
+		if n, err = strconv.Atoi(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	t.Logf("seed %d", seed)
+	pick := func(list ...string) string { return list[rnd.IntN(len(list))] }
+	dir := func() string {
+		return pick("a", "a/b", "a/b/c", "vendor", "build", "n", "n/build", "n/deep", "a/n", "a/__pycache__", "n/.git", "moved", "kept", "kept/in")
+	}
+	file := func() string {
+		return dir() + "/" + pick("x.log", "x.go", "y.go", "f1.go", "same.go", "x.o", "notes", ".gitignore", "z.md")
+	}
+	rule := func() string {
+		return pick("*.o", "*.log", "!x.log", "/n/", "deep/", "*", "!*", "x.*", "__pycache__/", "/build", "b/c", "# no", "y.go")
+	}
+	step := func() string {
+		switch rnd.IntN(24) {
+		case 0:
+			return fmt.Sprintf("echo '%s' >> .gitignore", rule())
+		case 1, 2:
+			d := dir()
+			return fmt.Sprintf("mkdir -p %s; echo '%s' >> %s/.gitignore", d, rule(), d)
+		case 3:
+			return fmt.Sprintf("echo '%s' >> .git/info/exclude", rule())
+		case 4:
+			return "git config core.ignoreCase " + pick("true", "false")
+		case 5:
+			return fmt.Sprintf("rm -rf %s", dir())
+		case 6, 7:
+			return fmt.Sprintf("rm -rf %s", file())
+		case 8:
+			return fmt.Sprintf("mv %s %s || true", dir(), dir())
+		case 9:
+			return fmt.Sprintf("mv %s %s || true", file(), file())
+		case 10:
+			return fmt.Sprintf("ln -sfn %s %s || true", pick("b", "../a", "nowhere"), file())
+		case 11:
+			return fmt.Sprintf("mkdir -p %s", file())
+		case 12:
+			return fmt.Sprintf("f=%s; mkdir -p ${f%%/*}; for i in $(seq 60); do echo needle $i > $f$i || true; done", file())
+		default:
+			return fmt.Sprintf("f=%s; mkdir -p ${f%%/*}; echo needle %d >> $f || true", file(), rnd.IntN(5))
+		}
+	}
+	answered := 0
+	for i := 0; i < n; {
+		with, without := twoGuests(t, `mkdir -p kept/in; echo '*.md' > kept/.gitignore; echo needle | tee kept/x.go kept/in/y.go kept/z.md kept/in/z.md; echo needle > a/x.o; printf '*.o\n' >> .gitignore; echo '*' > build/.gitignore`)
+		sameAnswer(t, with, without, guest.SearchRequest{Pattern: "needle"}, true)
+		done := ""
+		for range 12 {
+			s := step()
+			i++
+			done += s + "\n"
+			run(t, with.dir, "("+s+") 2>/dev/null || true")
+			for _, q := range []guest.SearchRequest{{Pattern: "needle"}, {Pattern: `needle [2-4]\b`, Context: 1}, {Pattern: "needle", Paths: []string{"a"}, Max: 9}} {
+				got, want := with.find(t, q), without.find(t, q)
+				if got.Indexed {
+					answered++
+				}
+				got.Indexed = false
+				if d := cmp.Diff(want, got); d != "" {
+					t.Fatalf("seed %d, after\n%s%+v (-ripgrep +index):\n%s", seed, done, q, d)
+				}
+			}
+		}
+	}
+	t.Logf("%d answers from the index", answered)
 }
