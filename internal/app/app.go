@@ -265,6 +265,7 @@ type Hooks struct {
 	Observe  worker.Observer
 	Progress func(stage, note string)
 	Show     func(d Delta)
+	Far      git.Progress // of fetches and checkouts; may be nil
 }
 
 // Worker builds a worker.
@@ -308,7 +309,7 @@ func (a *App) localConfig(h Hooks) (worker.Config, error) {
 	}
 	return worker.Config{
 		Network: reach, Offline: c.Network == network.Offline,
-		Store: a.Store, Runtime: rt, Git: a.Git, Snapshots: a.Snapshots,
+		Store: a.Store, Runtime: rt, Git: a.Git, Snapshots: a.Snapshots.Telling(h.Far),
 		Model: a.Model, Redactor: policy.NewRedactor(a.secrets()), Secrets: secrets.New(a.secrets()), Sandbox: spec, Environment: a.Environment(),
 		Setup: a.setup(), Hold: c.Publish == config.Hold, Most: c.Most.Limits(), Protected: c.Protected, AuthorName: c.Author.Name, AuthorEmail: c.Author.Email,
 		Rebase: c.Rebase, MaxOutput: c.Reply.MaxOutput, Thinking: c.Reply.Thinking,

@@ -128,6 +128,17 @@ func (v *View) Stage(stage, note string) {
 	}
 }
 
+// Far takes how far a fetch or a checkout is, for the status line.
+func (v *View) Far(stage string, done, total int) {
+	if total <= 0 || v.mode != Terminal {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	done = min(max(done, 0), total)
+	v.doing = fmt.Sprintf("prepare: %s %d%% (%d of %d)", stage, done*100/total, done, total)
+}
+
 // Event takes a recorded event.
 func (v *View) Event(e event.Event, p event.Payload) {
 	v.mu.Lock()

@@ -61,3 +61,20 @@ func TestAResumedTaskShowsWhatItSpentBefore(t *testing.T) {
 		t.Errorf("the budget is shown as %q", got)
 	}
 }
+
+// TestFar: how far a fetch is stands in the status line, and nowhere else.
+func TestFar(t *testing.T) {
+	for mode, want := range map[Mode]string{Terminal: "prepare: fetching 45% (123 of 270)", Plain: ""} {
+		var out bytes.Buffer
+		v := view(&out, mode)
+		v.Far("fetching", 1, 0)
+		v.Far("fetching", 123, 270)
+		v.mu.Lock()
+		v.status()
+		v.mu.Unlock()
+		v.Close()
+		if got := out.String(); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%v: %q", mode, got)
+		}
+	}
+}

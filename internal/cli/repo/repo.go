@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -41,7 +40,7 @@ func add(env *kit.Env) *cobra.Command {
 	var label string
 	var accept bool
 	cmd := &cobra.Command{
-		Use: "add URL", Args: cobra.ExactArgs(1),
+		Use: "add URL", Args: kit.Takes,
 		Short: "Register a repository, after a look at who may steer, what protects it and what its CI would do",
 		Long: "Looks at what Daybreak's user may do, how the default branch is protected, who may steer, and what the repository's CI\n" +
 			"would do with branches below daybreak/ and with which secrets. Refuses what would hand secrets to an agent's code or\n" +
@@ -71,6 +70,9 @@ func register(ctx context.Context, env *kit.Env, a *app.App, url, label string, 
 	}
 	h, ok := fs.Host(url)
 	if !ok {
+		if _, err := os.Stat(url); err == nil {
+			return &task.Error{Class: task.Invalid, Msg: url + " is a directory of this machine, which needs no adding", Fix: "name it where it is used, as in `daybreak run --repo " + url + "`"}
+		}
 		return &task.Error{Class: task.Invalid, Msg: url + " is on none of the configured forges", Fix: "add its forge to the configuration, under forges"}
 	}
 	s, err := h.Standing(ctx, url)
@@ -85,7 +87,7 @@ func register(ctx context.Context, env *kit.Env, a *app.App, url, label string, 
 		Forge: name, ID: s.Repository.ID, Path: s.Repository.Path, URL: s.Repository.Clone, Bot: s.Bot.Name, Label: label, Added: a.Now().UTC(),
 	}
 	a.Registry().Try(r) // its files are read with the credential that it will have
-	ci, err := lookAtCI(ctx, a, s.Repository)
+	ci, err := lookAtCI(ctx, env, a, s.Repository)
 	if err != nil {
 		return err
 	}
@@ -149,21 +151,17 @@ func judge(s forge.Standing) []pipelines.Finding {
 	return out
 }
 
-// lookAtCI reads the CI files of the default branch out of a copy of its own.
-func lookAtCI(ctx context.Context, a *app.App, r forge.Repository) ([]pipelines.Finding, error) {
+// lookAtCI reads the CI files of the default branch out of the mirror, where what it fetches stays
+// for the first task.
+func lookAtCI(ctx context.Context, env *kit.Env, a *app.App, r forge.Repository) ([]pipelines.Finding, error) {
 	if r.DefaultBranch == "" {
 		return nil, nil
 	}
-	dir, err := os.MkdirTemp("", "daybreak-look-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	gitdir := filepath.Join(dir, "r.git")
-	if err := a.Git.EnsureBare(ctx, gitdir); err != nil {
-		return nil, err
-	}
-	commit, err := a.Git.FetchCommit(ctx, gitdir, r.Clone, r.DefaultBranch)
+	bar := newBar(env)
+	store := a.Snapshots.Telling(bar.at)
+	defer store.Release()
+	gitdir, commit, _, err := store.Fetch(ctx, r.Clone, r.DefaultBranch)
+	bar.end()
 	if task.ClassOf(err) == task.NotFound {
 		return []pipelines.Finding{{Severity: pipelines.Note, Text: "the repository has no commits yet"}}, nil
 	}
@@ -242,18 +240,21 @@ func list(env *kit.Env) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&disk, "disk", false, "list snapshots, prepared dependencies and mirrors: what each holds and costs, and when it was last used")
+	cmd.Flags().BoolVar(&disk, "disk", false, "list snapshots, prepared dependencies and mirrors: what each holds, took to make and takes on disk, when it was last used, and what is not as it seems")
 	return cmd
 }
 
 func remove(env *kit.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "rm URL", Args: cobra.ExactArgs(1), Short: "Forget a repository: nothing more is read from it or written to it",
+		Use: "rm URL", Args: kit.Takes, Short: "Forget a repository: nothing more is read from it or written to it",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd.Context(), env, func(a *app.App) error {
 				gone, err := a.Registry().Remove(cmd.Context(), args[0])
 				if err == nil && !gone {
 					err = &task.Error{Class: task.NotFound, Msg: args[0] + " is not registered", Fix: "see `daybreak repo ls`; what is kept of it on disk goes with `daybreak repo forget`"}
+				}
+				if err == nil {
+					fmt.Fprintf(env.Out, "%s is no longer registered; what is kept of it on disk goes with `daybreak repo forget`\n", taskview.Escape(args[0]))
 				}
 				return err
 			})

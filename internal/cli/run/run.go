@@ -145,7 +145,7 @@ func Task(ctx context.Context, env *kit.Env, a *app.App, o Options, issue []byte
 		}
 	}
 	defer closeView()
-	w, err := a.Worker(app.Hooks{Observe: view.Event, Progress: view.Stage, Show: view.Delta})
+	w, err := a.Worker(app.Hooks{Observe: view.Event, Progress: view.Stage, Show: view.Delta, Far: view.Far})
 	if err != nil {
 		return err
 	}

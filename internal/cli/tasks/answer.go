@@ -14,7 +14,7 @@ import (
 
 func answer(env *kit.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "answer TASK TEXT...", Args: cobra.MinimumNArgs(2),
+		Use: "answer TASK TEXT...", Args: kit.Takes,
 		Short: "Answer the question that a task waits with; it goes on with the answer",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if ok, err := far(cmd.Context(), env, args, func(c *client.Client, id task.ID) error {

@@ -14,7 +14,7 @@ import (
 
 func approve(env *kit.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "approve TASK", Args: cobra.ExactArgs(1),
+		Use: "approve TASK", Args: kit.Takes,
 		Short: "Let the verified change of a task that waits for it be published (see publish: hold)",
 		Long: "With publish: hold a verified change waits until a person has looked at it: `daybreak task diff TASK` shows what would be\n" +
 			"published, this lets it go on, and `daybreak task stop TASK` declines it. The approval is for that change alone.",

@@ -23,7 +23,7 @@ func budget(env *kit.Env) *cobra.Command {
 		wall   time.Duration
 	)
 	cmd := &cobra.Command{
-		Use: "budget TASK", Args: cobra.ExactArgs(1),
+		Use: "budget TASK", Args: kit.Takes,
 		Short:   "Raise the budget of a task that is under way or whose budget ran out, which then goes on",
 		Long:    "The flags name new totals, within what budget_most of the configuration allows.",
 		Example: "  daybreak task budget t_01k… --usd 20 --wall 2h",

@@ -21,7 +21,7 @@ import (
 func evidenceCmd(env *kit.Env) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
-		Use: "evidence [TASK]", Short: "Print the signed evidence of a task's change, for `verify-evidence`", Args: cobra.MaximumNArgs(1),
+		Use: "evidence [TASK]", Short: "Print the signed evidence of a task's change, for `verify-evidence`", Args: kit.Takes,
 		Long: "Prints the newest signed account of a verification of the task, byte for byte as it goes with the pull request. With -o it\n" +
 			"is written to a file, and the line that checks it is printed.",
 		Example: "  daybreak task evidence t_01k… -o proof.json",

@@ -33,7 +33,7 @@ type replayOptions struct {
 func replayCmd(env *kit.Env) *cobra.Command {
 	var o replayOptions
 	cmd := &cobra.Command{
-		Use: "replay [TASK]", Short: "Run a recorded task again and name the first difference", Args: cobra.MaximumNArgs(1),
+		Use: "replay [TASK]", Short: "Run a recorded task again and name the first difference", Args: kit.Takes,
 		Long: "Runs the task again from its record: the model's replies and people's words are the recorded ones, the loop, the tools, the\n" +
 			"sandbox and the verifier are real. No provider is asked, nothing is published, the record stays as it is. What came back from\n" +
 			"each tool, each verdict and the final tree are compared; wall times and the like may differ (--verbose lists them). Exit code 6\n" +

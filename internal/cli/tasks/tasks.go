@@ -98,7 +98,7 @@ func printList(ctx context.Context, env *kit.Env, from rows, f store.Filter, asJ
 func show(env *kit.Env) *cobra.Command {
 	var full, asJSON bool
 	cmd := &cobra.Command{
-		Use: "show [TASK]", Short: "Show a task's record (the newest task without an id)", Args: cobra.MaximumNArgs(1),
+		Use: "show [TASK]", Short: "Show a task's record (the newest task without an id)", Args: kit.Takes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if ok, err := far(cmd.Context(), env, args, func(c *client.Client, id task.ID) error {
 				return farShow(cmd.Context(), env, c, id, asJSON, full)
@@ -128,7 +128,7 @@ func show(env *kit.Env) *cobra.Command {
 
 func diff(env *kit.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "diff [TASK]", Short: "Print the change that a task made, also one that did not get to a pull request", Args: cobra.MaximumNArgs(1),
+		Use: "diff [TASK]", Short: "Print the change that a task made, also one that did not get to a pull request", Args: kit.Takes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if ok, err := far(cmd.Context(), env, args, func(c *client.Client, id task.ID) error {
 				return farDiff(cmd.Context(), env, c, id)
@@ -170,7 +170,7 @@ func diff(env *kit.Env) *cobra.Command {
 func verifyLog(env *kit.Env) *cobra.Command {
 	var file, key string
 	cmd := &cobra.Command{
-		Use: "verify-log [TASK]", Short: "Check that a task's log is what was written", Args: cobra.MaximumNArgs(1),
+		Use: "verify-log [TASK]", Short: "Check that a task's log is what was written", Args: kit.Takes,
 		Long: "Checks the hash chain and, at the end of a task, the signed checkpoint. With --file an exported log is checked without a database.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file != "" {
@@ -191,7 +191,7 @@ func verifyLog(env *kit.Env) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "an export to check")
-	cmd.Flags().StringVar(&key, "key", "", "public key of the installation that wrote it, or a file with it (what `daybreak key` prints)")
+	cmd.Flags().StringVar(&key, "key", "", "public `KEY` of the installation that wrote it, as daybreak key prints it, or a file with it")
 	return cmd
 }
 
@@ -249,7 +249,7 @@ func verifyFile(env *kit.Env, file, keyFile string) error {
 
 func export(env *kit.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "export [TASK]", Short: "Print a task's events and texts as JSON lines", Args: cobra.MaximumNArgs(1),
+		Use: "export [TASK]", Short: "Print a task's events and texts as JSON lines", Args: kit.Takes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if ok, err := far(cmd.Context(), env, args, func(c *client.Client, id task.ID) error {
 				return taskview.Export(cmd.Context(), record{c, id}, id, env.Out)
@@ -265,7 +265,7 @@ func export(env *kit.Env) *cobra.Command {
 
 func steer(env *kit.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "steer TASK TEXT...", Short: "Say something to a running task; it is taken up before its next step", Args: cobra.MinimumNArgs(2),
+		Use: "steer TASK TEXT...", Short: "Say something to a running task; it is taken up before its next step", Args: kit.Takes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return signal(cmd.Context(), env, args[0], "steer", strings.Join(args[1:], " "))
 		},
@@ -275,7 +275,7 @@ func steer(env *kit.Env) *cobra.Command {
 func stop(env *kit.Env) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
-		Use: "stop [TASK]", Short: "Stop a task for good (the newest one without an id); what it changed is kept", Args: cobra.MaximumNArgs(1),
+		Use: "stop [TASK]", Short: "Stop a task for good (the newest one without an id); what it changed is kept", Args: kit.Takes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := ""
 			if len(args) > 0 {

@@ -203,7 +203,7 @@ func day(t time.Time, none string) string {
 
 func revoke(env *kit.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke TOKEN", Short: "Make a token worth nothing, by its id or name", Args: cobra.ExactArgs(1),
+		Use: "revoke TOKEN", Short: "Make a token worth nothing, by its id or name", Args: kit.Takes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(cmd.Context(), env, func(_ *app.App, acc store.Access) error {
 				ts, err := acc.Tokens(cmd.Context())

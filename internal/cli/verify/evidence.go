@@ -46,7 +46,7 @@ func NewEvidenceCmd(env *kit.Env) *cobra.Command {
 		Long: "Checks that the key's owner signed exactly what the file says, and names every part that is off. With --repo the\n" +
 			"base and the change are compared with a clone, with --log the log's root with an exported log of the task.\n\n" +
 			"Exit codes: 0 all is as it was signed; 6 something is off; 2 this is no evidence, or wrong usage.",
-		Args: cobra.ExactArgs(1),
+		Args: kit.Takes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if key == "" {
 				return &kit.ExitError{Code: kit.Usage, Err: errors.New("--key is needed: the public key of the installation that made the evidence, as `daybreak key` prints it there")}
@@ -69,7 +69,7 @@ func NewEvidenceCmd(env *kit.Env) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&key, "key", "", "public key, or a file with it")
 	f.StringVar(&repo, "repo", "", "a clone that has the base and the change")
-	f.StringVar(&log, "log", "", "an export of the task's log (`daybreak task export`)")
+	f.StringVar(&log, "log", "", "a `FILE` with the task's log, as daybreak task export prints it")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
