@@ -51,8 +51,8 @@ type Line struct {
 // Answer is what the index knows.
 type Answer struct {
 	Counts []Count // files whose matching lines were counted, by path
-	// Ask are files that only ripgrep can judge: not UTF-8, with NUL bytes, or where the pattern
-	// means another thing for letters beyond ASCII. By path.
+	// Ask are files that only ripgrep can judge, or far sooner: not UTF-8, with NUL bytes, where the
+	// pattern means another thing for letters beyond ASCII, or with very long lines. By path.
 	Ask   []string
 	Files int // files that were read
 }

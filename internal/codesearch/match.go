@@ -1,6 +1,14 @@
 package codesearch
 
-import "bytes"
+import (
+	"bytes"
+	"sync/atomic"
+)
+
+const (
+	longLine = 4 << 10 // bytes
+	maxLong  = 1 << 20 // bytes of long lines that one search goes through by regular expression
+)
 
 // matcher finds the matching lines of one text after another. It is not safe for concurrent use.
 type matcher struct {
@@ -8,11 +16,28 @@ type matcher struct {
 	text []byte // of the file that is read
 	fold []byte // it in lower case
 	next []int  // where each literal is found next
+	// long is what is left of maxLong, for all who search at once; nil: as much as it takes. Our engine
+	// takes a hundred times as long as ripgrep's for a match far into a line.
+	long *atomic.Int64
+	ask  bool // it was not enough for this text
+}
+
+// matches reports whether a line that has one of the literals matches.
+func (m *matcher) matches(line []byte) bool {
+	if m.re == nil {
+		return true
+	}
+	if m.long != nil && len(line) > longLine && m.long.Add(-int64(len(line))) < 0 {
+		m.ask = true
+		return false
+	}
+	return m.re.Match(line)
 }
 
 // lines calls yield with the start and end of each line of text that matches, without its line
-// feed, until yield returns false. The file's kind is k.
+// feed, until yield returns false or only ripgrep can go on. The file's kind is k.
 func (m *matcher) lines(text []byte, k kind, yield func(start, end int) bool) {
+	m.ask = false
 	hay := text
 	if m.plan.fold {
 		if k != kindASCII && (bytes.Contains(text, longSBytes) || bytes.Contains(text, kelvinBytes)) {
@@ -40,7 +65,7 @@ func (m *matcher) lines(text []byte, k kind, yield func(start, end int) bool) {
 		if n := bytes.IndexByte(hay[hit:], '\n'); n >= 0 {
 			end = hit + n
 		}
-		if (m.re == nil || m.re.Match(text[start:end])) && !yield(start, end) {
+		if m.matches(text[start:end]) && !yield(start, end) || m.ask {
 			return
 		}
 		at = end + 1
@@ -80,14 +105,14 @@ func (m *matcher) everyLine(text []byte, yield func(start, end int) bool) {
 		line := text[at:end]
 		hit := false
 		if m.re != nil {
-			hit = m.re.Match(line)
+			hit = m.matches(line)
 		} else {
 			folded := foldText(nil, line, false)
 			for _, l := range m.lits {
 				hit = hit || bytes.Contains(folded, l)
 			}
 		}
-		if hit && !yield(at, end) {
+		if hit && !yield(at, end) || m.ask {
 			return
 		}
 		at = end + 1

@@ -63,11 +63,15 @@ func (x *Index) Search(ctx context.Context, t *Tree, q Query) (Answer, error) {
 	if q.MostAsk > 0 && len(ans.Ask) > q.MostAsk {
 		return Answer{}, ErrAsk
 	}
-	slices.Sort(ans.Ask)
 	ans.Files = len(list)
-	counts, err := each(ctx, t, p, list, func(m *matcher, i int, text []byte) int {
-		n := 0
+	var long atomic.Int64
+	long.Store(maxLong)
+	counts, err := each(ctx, t, p, list, func(m *matcher, i int, text []byte) (n int) {
+		m.long = &long
 		m.lines(text, list[i].kind, func(int, int) bool { n++; return true })
+		if m.ask {
+			return -1
+		}
 		return n
 	})
 	if err != nil {
@@ -77,7 +81,14 @@ func (x *Index) Search(ctx context.Context, t *Tree, q Query) (Answer, error) {
 		if n > 0 {
 			ans.Counts = append(ans.Counts, Count{list[i].path, n})
 		}
+		if n < 0 {
+			ans.Ask = append(ans.Ask, list[i].path)
+		}
 	}
+	if q.MostAsk > 0 && len(ans.Ask) > q.MostAsk {
+		return Answer{}, ErrAsk
+	}
+	slices.Sort(ans.Ask)
 	slices.SortFunc(ans.Counts, func(a, b Count) int { return cmp.Compare(a.Path, b.Path) })
 	return ans, nil
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -224,6 +225,75 @@ func TestAsksAboutFewOrNone(t *testing.T) {
 	q.MostAsk++
 	if _, err := s.index.Search(t.Context(), s.t, q); err != nil {
 		t.Error(err)
+	}
+}
+
+// minified is a tree of n files with lines of a megabyte.
+func minified(t testing.TB, n int) string {
+	t.Helper()
+	dir := t.TempDir()
+	rnd := rand.New(rand.NewPCG(1, 1))
+	words := strings.Fields("function return var this prototype needle length exports module require const let value key map filter reduce err data")
+	for i := range n {
+		var b strings.Builder
+		for j := range 2 {
+			for b.Len() < (j+1)<<20 {
+				fmt.Fprintf(&b, "%s.%s(%d);", words[rnd.IntN(len(words))], words[rnd.IntN(len(words))], rnd.IntN(1000))
+			}
+			b.WriteString("\nshort needle.err(77);module\n")
+		}
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("f%d.js", i)), []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// What our engine would take seconds for is left to ripgrep; a literal, and lines that are not long,
+// are not.
+func TestLongLinesAreAskedAbout(t *testing.T) {
+	tree := minified(t, 4)
+	if err := os.WriteFile(filepath.Join(tree, "short.js"), []byte(strings.Repeat("short needle.err(77);module\n", 90_000)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := build(t, tree)
+	for _, c := range []struct {
+		q   codesearch.Query
+		ask int
+	}{
+		{codesearch.Query{Pattern: "needle"}, 0},
+		{codesearch.Query{Pattern: `(err|data)\(\d+\);module$`}, 4},
+		{codesearch.Query{Pattern: `(err|data)\(\d+\);module$`, IgnoreCase: true}, 4},
+		{codesearch.Query{Pattern: `^short needle\.\w+`}, 0},
+	} {
+		a, err := s.index.Search(t.Context(), s.t, c.q)
+		if err != nil || len(a.Ask) != c.ask || len(a.Counts) != 5-c.ask {
+			t.Errorf("%+v: to be asked about are %q, %v", c.q, a.Ask, err)
+		}
+		s.compare(t, c.q)
+	}
+	if _, err := s.index.Search(t.Context(), s.t, codesearch.Query{Pattern: `(err|data)\(\d+\);module$`, MostAsk: 3}); !errors.Is(err, codesearch.ErrAsk) {
+		t.Error(err)
+	}
+}
+
+func BenchmarkLongLines(b *testing.B) {
+	s := build(b, minified(b, 20))
+	for _, pattern := range []string{"needle", `needle\.\w+\(\d+\)`, `(err|data)\(\d+\);module$`} {
+		b.Run(pattern+"/index", func(b *testing.B) {
+			for b.Loop() {
+				if _, err := s.index.Search(b.Context(), s.t, codesearch.Query{Pattern: pattern}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(pattern+"/rg", func(b *testing.B) {
+			for b.Loop() {
+				if _, _, err := ripgrep(s.tree, codesearch.Query{Pattern: pattern}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
