@@ -135,7 +135,7 @@ func (g *Git) layFresh(ctx context.Context, gitdir, dest string, entries []dirEn
 		dir: dest, env: []string{"GIT_INDEX_FILE=" + index, "GIT_OBJECT_DIRECTORY=" + filepath.Join(gitdir, "objects")}, max: 1 << 20,
 		args: []string{"--git-dir=" + own, "--work-tree=" + dest, "checkout-index", "--all", "--quiet", "--force"},
 	})
-	if err = errors.Join(err, os.Remove(index)); err != nil {
+	if err = errors.Join(noRoom(dest, err), os.Remove(index)); err != nil {
 		return &task.Error{Class: task.Invalid, Msg: "what changed cannot be checked out", Err: err}
 	}
 	for _, n := range fresh {

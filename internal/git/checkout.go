@@ -3,6 +3,7 @@ package git
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -92,12 +93,30 @@ func (g *Git) inTree(ctx context.Context, dest string, stdin io.Reader, args ...
 	return err
 }
 
+// quoteAlternate is a path as one element of a list that git separates at colons.
+func quoteAlternate(p string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(p) + `"`
+}
+
 // layFiles writes the index's entries of these paths into the work tree.
 func (g *Git) layFiles(ctx context.Context, dest string, paths []string) error {
 	if len(paths) == 0 {
 		return nil
 	}
-	return g.inTree(ctx, dest, &counted{paths: paths, total: len(paths), tell: g.cfg.progress}, "checkout-index", "-z", "--stdin", "--quiet", "--force")
+	return noRoom(dest, g.inTree(ctx, dest, &counted{paths: paths, total: len(paths), tell: g.cfg.progress}, "checkout-index", "-z", "--stdin", "--quiet", "--force"))
+}
+
+// noRoom is err as that of a full disk, where git could not write and does not say why.
+func noRoom(dest string, err error) error {
+	var f *failure
+	if !errors.As(err, &f) || !strings.Contains(f.stderr, "unable to write") {
+		return err
+	}
+	const next = 1 << 20 // what is left of a disk that a file did not fit on
+	if st := (unix.Statfs_t{}); unix.Statfs(dest, &st) == nil && (int64(st.Bavail)*st.Bsize < next || st.Files > 0 && st.Ffree == 0) {
+		return fmt.Errorf("%w: %w", err, unix.ENOSPC)
+	}
+	return err
 }
 
 // refresh makes the index agree with the files: those it knows by size and time are not read.
@@ -185,8 +204,13 @@ func (g *Git) packInto(ctx context.Context, gitdir, dest string, in io.Reader, s
 	args := []string{
 		"--git-dir=" + gitdir, "pack-objects", "--quiet", "--delta-base-offset", "--window=0", "--threads=2", fmt.Sprintf("--max-pack-size=%d", size),
 	}
-	// git checks the sums of what it copies out of the packs of gitdir.
-	_, err := g.run(ctx, call{args: append(append(args, more...), filepath.Join(dest, ".git", "objects", "pack", "pack")), stdin: in, max: 1 << 20})
+	own := filepath.Join(dest, ".git", "objects")
+	// git checks the sums of what it copies out of the packs of gitdir. What it writes is in dest from
+	// the first byte: a full disk leaves nothing in gitdir.
+	_, err := g.run(ctx, call{
+		args: append(append(args, more...), filepath.Join(own, "pack", "pack")), stdin: in, max: 1 << 20,
+		env: []string{"GIT_OBJECT_DIRECTORY=" + own, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + quoteAlternate(filepath.Join(gitdir, "objects"))},
+	})
 	return err
 }
 

@@ -394,6 +394,12 @@ func TestFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounting takes root")
 	}
+	for name, size := range map[string]int{"mirror": 6 << 20, "objects": 2 << 20, "files": 1500 << 10} { // what it is too large for
+		t.Run(name, func(t *testing.T) { fillDisk(t, size) })
+	}
+}
+
+func fillDisk(t *testing.T, size int) {
 	s, repo := newStore(t), repository(t)
 	dir := t.TempDir()
 	if err := unix.Mount("small", dir, "tmpfs", 0, "size=4m"); err != nil {
@@ -412,26 +418,34 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	noise := make([]byte, 6<<20)
+	noise := make([]byte, size)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for i := range noise {
 		noise[i] = byte(rnd.Uint32())
 	}
-	for _, size := range []int{6 << 20, 2 << 20} { // too large for the mirror; and then for the snapshot
-		if err := os.WriteFile(filepath.Join(repo, "noise"), noise[:size], 0o644); err != nil {
-			t.Fatal(err)
+	if err := os.WriteFile(filepath.Join(repo, "noise"), noise, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	gittest.Run(t, repo, "add", "-A")
+	gittest.Run(t, repo, "commit", "-qm", "large")
+	for _, from := range []string{"", "nothing"} { // advanced, or not
+		if from != "" {
+			s.Done(one)
+			if err := s.Remove(one.Digest); err != nil {
+				t.Fatal(err)
+			}
 		}
-		gittest.Run(t, repo, "add", "-A")
-		gittest.Run(t, repo, "commit", "-qm", "large")
-		_, err = s.Prepare(t.Context(), Source{Repo: repo})
-		if !errors.Is(err, unix.ENOSPC) {
-			t.Errorf("%d bytes: %v, class %s", size, err, task.ClassOf(err))
+		if _, err = s.Prepare(t.Context(), Source{Repo: repo}); !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("%v, class %s", err, task.ClassOf(err))
+		}
+		if left, _ := filepath.Glob(filepath.Join(s.mirror(repo), "objects", "*", "tmp_*")); len(left) > 0 {
+			t.Errorf("left in the mirror: %q", left)
 		}
 		noLeftovers(t, s)
 	}
 	again, err := s.Prepare(t.Context(), Source{Repo: repo, Ref: one.Base})
-	if err != nil || !again.Cached {
-		t.Errorf("%+v %v", again, err)
+	if err != nil {
+		t.Fatal(err)
 	}
 	asked(t, again.Tree)
 }

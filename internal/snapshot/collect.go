@@ -51,7 +51,7 @@ type Policy struct {
 	Disk   int64         // bytes of everything together; 0: no bound
 	Free   int64         // bytes of the disk that are left to others; 0: it is not looked at
 	Unused time.Duration // what nobody used for so long goes; 0: nothing goes for that
-	Every  time.Duration // nothing is done if it was done less than this ago; 0: always
+	Every  time.Duration // nothing is done if it was done less than this ago and the disk has room; 0: always
 	// Full: something did not fit on the disk. What nobody uses goes until there is room for the like of it.
 	Full bool
 	// Need says what must stay for a task. nil: everything.
@@ -261,7 +261,7 @@ func (s *Store) Collect(ctx context.Context, p Policy) ([]Kept, error) {
 	}
 	defer unlock(false)
 	done := filepath.Join(s.cfg.Dir, "collected")
-	if fi, err := os.Stat(done); err == nil && p.Every > 0 && s.cfg.Now().Sub(fi.ModTime()) < p.Every {
+	if fi, err := os.Stat(done); err == nil && p.Every > 0 && s.cfg.Now().Sub(fi.ModTime()) < p.Every && !s.short(p) {
 		return nil, nil
 	}
 	gone, err := s.collect(ctx, p)
@@ -409,13 +409,7 @@ func (s *Store) tidy(ctx context.Context, name string, need needs) error {
 	if err := s.unpin(ctx, name, gitdir, need); err != nil {
 		return err
 	}
-	// What git left when it was killed or the disk was full.
-	left, _ := filepath.Glob(filepath.Join(gitdir, "objects", "pack", "tmp_*")) // the pattern is well-formed
-	for _, p := range left {
-		if fi, err := os.Lstat(p); err == nil && s.cfg.Now().Sub(fi.ModTime()) > 24*time.Hour {
-			_ = os.Remove(p) // the next look finds it again
-		}
-	}
+	s.sweepObjects(gitdir, 24*time.Hour)
 	return s.cfg.Git.Tidy(ctx, gitdir, pruneAfter)
 }
 

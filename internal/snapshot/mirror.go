@@ -137,7 +137,24 @@ func (s *Store) fetchInto(ctx context.Context, src Source, ref string) (string, 
 			return "", fmt.Errorf("read a commit that was fetched before: %w", errors.New(oneLine(err)))
 		}
 	}
-	return s.cfg.Git.Telling(src.Progress).FetchCommit(ctx, dir, src.Repo, ref)
+	id, err := s.cfg.Git.Telling(src.Progress).FetchCommit(ctx, dir, src.Repo, ref)
+	if full(err) || ctx.Err() != nil {
+		s.sweepObjects(dir, 0)
+	}
+	return id, err
+}
+
+// sweepObjects removes what git left in a mirror when it was killed or the disk was full, if it is
+// as old.
+func (s *Store) sweepObjects(gitdir string, age time.Duration) {
+	for _, pattern := range []string{"pack/tmp_*", "??/tmp_obj_*"} {
+		left, _ := filepath.Glob(filepath.Join(gitdir, "objects", pattern)) // the pattern is well-formed
+		for _, p := range left {
+			if fi, err := os.Lstat(p); err == nil && s.cfg.Now().Sub(fi.ModTime()) >= age {
+				_ = os.Remove(p) // the next look finds it again
+			}
+		}
+	}
 }
 
 // suspect reports whether the mirror itself is why git failed.

@@ -20,6 +20,12 @@ func (s *Store) Room() (free, size int64, err error) {
 	return int64(st.Bavail) * st.Bsize, int64(st.Blocks) * st.Bsize, nil
 }
 
+// short reports whether the disk has less room than it should.
+func (s *Store) short(p Policy) bool {
+	free, _, err := s.Room()
+	return err == nil && free < p.Free
+}
+
 // limit is how large everything may be together, which takes total now.
 func (s *Store) limit(p Policy, total int64, all []Kept) int64 {
 	limit := int64(math.MaxInt64)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,10 +28,13 @@ func TestCollectLeavesRoomOnTheDisk(t *testing.T) {
 	if gone, err := s.Collect(t.Context(), Policy{Disk: 1 << 50, Free: 1}); err != nil || len(gone) != 0 {
 		t.Errorf("with room: %+v %v", gone, err)
 	}
+	if gone, err := s.Collect(t.Context(), Policy{Disk: 1, Free: 1, Every: time.Hour}); err != nil || len(gone) != 0 {
+		t.Errorf("done lately: %+v %v", gone, err)
+	}
 	if _, ok := s.HoldPaths(t.Context(), []string{snaps[0].Tree}); !ok {
 		t.Fatal("not held")
 	}
-	gone, err := s.Collect(t.Context(), Policy{Disk: 1 << 50, Free: size})
+	gone, err := s.Collect(t.Context(), Policy{Disk: 1 << 50, Free: size, Every: time.Hour})
 	if err != nil || len(gone) != 2 || gone[0].Digest != snaps[1].Digest || gone[1].Digest != snaps[2].Digest {
 		t.Errorf("without room: %+v %v", gone, err)
 	}

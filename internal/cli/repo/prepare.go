@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -50,6 +52,11 @@ type part struct {
 
 func makeReady(ctx context.Context, env *kit.Env, bar *bar, a *app.App, repo, base string, bare bool) error {
 	begin := env.Now()
+	if _, err := os.Stat(repo); err == nil {
+		if repo, err = filepath.Abs(repo); err != nil {
+			return err
+		}
+	}
 	bar.status("fetching the commit")
 	snap, err := a.Snapshots.Prepare(ctx, snapshot.Source{Repo: repo, Ref: base, Environment: a.Environment(), Progress: bar.at})
 	bar.clear()
