@@ -2,6 +2,8 @@ package guest
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -12,6 +14,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // checkEdit holds a match to its promise: what lies outside the matched bytes is untouched,
@@ -143,12 +147,40 @@ func FuzzParseMatches(f *testing.F) {
 	})
 }
 
-func TestHugeLinesOfRipgrepAreSkipped(t *testing.T) {
-	one := `{"type":"match","data":{"path":{"text":"%s"},"lines":{"text":"x\n"},"line_number":1}}` + "\n"
-	in := strings.NewReader(fmt.Sprintf(one, "a") + fmt.Sprintf(one, strings.Repeat("b", maxRGLine)) + fmt.Sprintf(one, "c"))
-	list, err := parseMatches(in, lines{})
-	if err != nil || len(list) != 2 || list[1].Path != "c" {
-		t.Errorf("got %d matches, %v", len(list), err)
+// A message of any length says the same, however it is read.
+func TestLongMessagesOfRipgrep(t *testing.T) {
+	quoted := func(b []byte) string {
+		if !utf8.Valid(b) {
+			return fmt.Sprintf(`{"bytes":%q}`, base64.StdEncoding.EncodeToString(b))
+		}
+		s, err := json.Marshal(string(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return `{"text":` + string(s) + `}`
+	}
+	one := func(path string, line int, text []byte) string {
+		return fmt.Sprintf(`{"type":"match","data":{"path":%s,"lines":%s,"line_number":%d,"absolute_offset":0,"submatches":[{"match":{"text":"x"},"start":0,"end":1}]}}`, quoted([]byte(path)), quoted(text), line) + "\n"
+	}
+	var in strings.Builder
+	var want []Match
+	for i, unit := range []string{"x", "é", "a\t\"\\", "\x01", "caf\xe9", "日本", "\xff\x00", `,"lines":{"text":"`} {
+		for j, end := range []string{"\n", "\r\n", "", "\r", "y\n", "yz\r\n"} {
+			for _, size := range []int{1, 500, maxRGLine / 3, maxRGLine - 100, maxRGLine - 30, maxRGLine, 3 * maxRGLine} {
+				text := strings.Repeat(unit, size/len(unit)+1)
+				path, line := fmt.Sprintf(`d"i/%d"},"line_number":7,`, i), j*1000+1
+				in.WriteString(one(path, line, []byte(text+end)))
+				shown := strings.TrimSuffix(strings.TrimSuffix(text+end, "\n"), "\r")
+				want = append(want, Match{Path: path, Line: line, Text: cutLine([]byte(shown), len(shown), MaxMatchBytes)})
+			}
+		}
+	}
+	in.WriteString(one(strings.Repeat("p", 2*maxRGLine), 1, []byte("passed over\n")))
+	in.WriteString(one("last", 1, []byte("x\n")))
+	want = append(want, Match{Path: "last", Line: 1, Text: "x"})
+	got, err := parseMatches(strings.NewReader(in.String()), lines{})
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%.4000s", err, d)
 	}
 }
 

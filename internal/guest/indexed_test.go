@@ -266,6 +266,22 @@ printf 'func Test(t) { Widget }\nfunc Widget() {}\n' > w/z_test.go
 	}
 }
 
+// A line of megabytes is cut and counted in the same way, whoever reads it.
+func TestSearchOfLongLines(t *testing.T) {
+	with, without := twoGuests(t, `
+long() { head -c $1 /dev/zero | tr '\0' x; }
+for i in 1 2; do { echo "type Far$i struct {"; echo -n "var Far$i = 7; "; long 2000000; printf ' Far%d; Far = 8\r\nFar\n' $i; } > a/l$i.js; done
+{ printf 'caf\351 Far = 9;'; long 1500000; echo; } > a/latin.js`)
+	for _, q := range []guest.SearchRequest{
+		{Pattern: "Far"}, {Pattern: "far", Context: 1}, {Pattern: `Far\d? = \d;`}, {Pattern: `Far\d?; Far = \d`}, {Pattern: "Far", Max: 1, Context: 3},
+	} {
+		r := sameAnswer(t, with, without, q, true)
+		if len(r.Matches) == 0 || q.Max == 0 && !strings.Contains(fmt.Sprint(r.Matches), "more bytes in this line]") {
+			t.Errorf("%+v: %+v", q, r)
+		}
+	}
+}
+
 // What commands leave behind does not keep the index from answering, as long as it is ignored.
 func TestIndexedSearchAmongIgnoredFiles(t *testing.T) {
 	with, without := twoGuests(t, `

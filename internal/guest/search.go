@@ -4,15 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +20,6 @@ const (
 	searchTimeout  = 60 * time.Second
 	maxCollected   = 1_000   // matches that are returned
 	maxLooked      = 20_000  // and that are looked at to choose them
-	maxRGLine      = 1 << 20 // of rg's JSON
 	maxCountBytes  = 8 << 20 // of rg's counts
 	maxContext     = 10
 	maxSearchPaths = 100
@@ -344,92 +340,4 @@ func ignoreEOF(err error) error {
 		return nil
 	}
 	return err
-}
-
-// rgText is text or, when it is not UTF-8, its bytes.
-type rgText struct {
-	Text  *string `json:"text"`
-	Bytes string  `json:"bytes"`
-}
-
-func (t rgText) raw() []byte {
-	if t.Text != nil {
-		return []byte(*t.Text)
-	}
-	b, err := base64.StdEncoding.DecodeString(t.Bytes)
-	if err != nil {
-		return nil
-	}
-	return b
-}
-
-type rgMessage struct {
-	Type string `json:"type"`
-	Data struct {
-		Path  rgText `json:"path"`
-		Lines rgText `json:"lines"`
-		Line  int    `json:"line_number"`
-	} `json:"data"`
-}
-
-// parseMatches reads those of rg's JSON lines that are wanted. A line too long to decode is
-// skipped.
-func parseMatches(in io.Reader, w lines) ([]Match, error) {
-	b := bufio.NewReaderSize(in, 64<<10)
-	var out []Match
-	var line []byte
-	for {
-		var long bool
-		var err error
-		line, long, err = readLine(b, line[:0], maxRGLine)
-		if err != nil || len(line) == 0 {
-			return out, ignoreEOF(err)
-		}
-		if long {
-			continue
-		}
-		var m rgMessage
-		if err := json.Unmarshal(line, &m); err != nil {
-			return out, fmt.Errorf("not JSON: %.40q", line)
-		}
-		if m.Type != "match" && m.Type != "context" {
-			continue
-		}
-		one := Match{
-			Path:    Escape([]byte(filepath.Clean(string(m.Data.Path.raw()))), false),
-			Line:    m.Data.Line,
-			Context: m.Type == "context",
-		}
-		if !w.wants(&one) {
-			continue
-		}
-		if text := splitLines(m.Data.Lines.raw()); len(text) > 0 {
-			one.Text = cutLine(text[0], len(text[0]), MaxMatchBytes)
-		}
-		if out = append(out, one); len(out) > maxLooked*2 {
-			return out, nil
-		}
-	}
-}
-
-// readLine reads one line of at most limit bytes into buf; the rest of a longer one is read
-// and dropped.
-func readLine(b *bufio.Reader, buf []byte, limit int) (line []byte, long bool, err error) {
-	for {
-		part, err := b.ReadSlice('\n')
-		if len(buf)+len(part) > limit {
-			long = true
-		} else {
-			buf = append(buf, part...)
-		}
-		switch {
-		case err == nil:
-			if len(buf) == 0 {
-				buf = append(buf, '\n')
-			}
-			return buf, long, nil
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, false, err
-		}
-	}
 }
