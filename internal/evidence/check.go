@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/ed25519"
@@ -40,10 +41,14 @@ func partNames() map[string]string {
 
 // Check verifies a bundle offline with the public key alone and lists what is off. An empty
 // list means that the key's owner signed exactly this. The error is Invalid for what is no
-// bundle at all.
+// bundle at all; one that was a bundle and cannot be read has its one fault named, and the
+// bundle is then empty.
 func Check(ctx context.Context, file []byte, pub ed25519.PublicKey) (Bundle, []Fault, error) {
 	b, exact, err := Parse(file)
 	if err != nil {
+		if f, was := damaged(file, cmp.Or(errors.Unwrap(err), err)); was {
+			return Bundle{}, []Fault{f}, nil
+		}
 		return b, nil, err
 	}
 	var faults []Fault
@@ -51,7 +56,7 @@ func Check(ctx context.Context, file []byte, pub ed25519.PublicKey) (Bundle, []F
 		faults = append(faults, Fault{part, fmt.Sprintf(format, args...)})
 	}
 	if !exact {
-		add("form", "the file is not the canonical form of what it says")
+		add("form", "the file is not the canonical form of what it says%s", unlike(file, b))
 	}
 	payload, ok := decode64(b.Attestation.Payload)
 	if !ok {
@@ -65,11 +70,11 @@ func Check(ctx context.Context, file []byte, pub ed25519.PublicKey) (Bundle, []F
 	}
 	want, err := statementOf(b.Record)
 	if err != nil {
-		return b, nil, invalid("this is no evidence bundle: %v", err)
+		return b, nil, noBundle(err)
 	}
 	wanted, err := Canonical(want)
 	if err != nil {
-		return b, nil, invalid("this is no evidence bundle: %v", err)
+		return b, nil, noBundle(err)
 	}
 	if ok && !bytes.Equal(wanted, payload) {
 		faults = append(faults, differences(payload, wanted)...)

@@ -15,6 +15,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -247,16 +248,22 @@ func Parse(b []byte) (bundle Bundle, exact bool, err error) {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&bundle); err != nil {
-		return bundle, false, invalid("this is no evidence bundle: %v", err)
+		return bundle, false, noBundle(err)
 	}
 	if bundle.Format != Format {
-		return bundle, false, invalid("evidence of format %q is not known, only %s", bundle.Format, Format)
+		return bundle, false, &task.Error{Class: task.Invalid, Err: fmt.Errorf("%w: %q, only %s is", errFormat, bundle.Format, Format)}
 	}
 	same, err := Canonical(bundle)
 	if err != nil {
-		return bundle, false, invalid("this is no evidence bundle: %v", err)
+		return bundle, false, noBundle(err)
 	}
 	return bundle, bytes.Equal(append(same, '\n'), b), nil
+}
+
+var errFormat = errors.New("a format of evidence that is not known")
+
+func noBundle(err error) error {
+	return &task.Error{Class: task.Invalid, Msg: "this is no evidence bundle", Err: err}
 }
 
 func invalid(format string, args ...any) error {

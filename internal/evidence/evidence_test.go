@@ -6,6 +6,8 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -257,23 +259,78 @@ func FuzzChangedByte(f *testing.F) {
 		bad := slices.Clone(file)
 		bad[at%uint(len(bad))] ^= by
 		_, faults, err := Check(t.Context(), bad, keyOf(1).pub())
-		if err == nil && len(faults) == 0 {
-			t.Errorf("byte %d changed by %d goes unnoticed", at%uint(len(bad)), by)
+		if err != nil || len(faults) == 0 {
+			t.Errorf("byte %d changed by %d goes unnoticed, or is not named: %v", at%uint(len(bad)), by, err)
 		}
 	})
 }
 
-// TestEveryByte changes each byte of the file in turn.
+// TestEveryByte changes each byte of the file in turn: it is found, and what it is in is named,
+// also where the file can no longer be read.
 func TestEveryByte(t *testing.T) {
 	file := signed(t, record())
+	record := bytes.Index(file, []byte(`"record":`))
+	known := []string{
+		"form", "statement", "signature", "repository", "base", "head tree", "diff of the tests", "diff of the source", "diff of the configuration", "diff",
+		"environment", "sandbox", "commands", "results", "verdict", "log", "log root", "verifier", "time", "record",
+	}
+	unread := 0
 	for i := range file {
-		for _, by := range []byte{1, 0x20}[:1+i%8/7] { // the second flips a letter's case
+		for _, by := range []byte{1, 0x20, 0x80, 4}[:1+i%8/7*3] { // the second flips a letter's case
 			bad := slices.Clone(file)
 			bad[i] ^= by
-			if _, faults, err := Check(t.Context(), bad, keyOf(1).pub()); err == nil && len(faults) == 0 {
-				t.Fatalf("byte %d (%q) changed goes unnoticed", i, file[i])
+			b, faults, err := Check(t.Context(), bad, keyOf(1).pub())
+			if err != nil || len(faults) == 0 {
+				t.Fatalf("byte %d (%q) changed by %d: %v, %v", i, file[i], by, faults, err)
+			}
+			specific := 0
+			for _, f := range faults {
+				if !slices.Contains(known, f.Part) || f.Detail == "" || strings.Contains(f.Detail, "\n") {
+					t.Fatalf("byte %d (%q) changed by %d: %+v", i, file[i], by, f)
+				}
+				if f.Part != "form" || strings.Contains(f.Detail, " in record") {
+					specific++
+				}
+			}
+			if b.Format == "" {
+				unread++
+			}
+			if specific == 0 && i > record+len(`"record":{"`) && i < len(file)-4 {
+				t.Errorf("byte %d (%q, in %q) changed by %d: no part is named: %v", i, file[i], file[max(0, i-20):i+10], by, faults)
 			}
 		}
+	}
+	if unread < len(file)/20 {
+		t.Errorf("only %d of %d bytes make the file unreadable", unread, len(file))
+	}
+}
+
+func TestDamageIsPlaced(t *testing.T) {
+	file := signed(t, record())
+	at := func(s string) int { return bytes.Index(file, []byte(s)) }
+	for _, c := range []struct {
+		old, new, part, detail string
+		at                     int
+	}{
+		{`"head_tree":`, `"head_trex":`, "record", "in record.head_trex", at(`"head_tree":`)},
+		{`"exit_code":1`, `"exit_code":x`, "commands", "in record.commands.0.runs.0.exit_code", at(`"exit_code":1`) + len(`"exit_code":`)},
+		{`"made":"2026-03-04`, `"made":"2026-93-04`, "time", "in record.made", at(`"made":"2026-03-04`)},
+		{`"format":"daybreak-evidence/1"`, `"format":"daybreak-evidence/3"`, "form", "in format", at(`"format":`)},
+		{`"keyid":"`, `"keyid":["`, "signature", "in attestation.signatures.0.keyid", 0},
+	} {
+		bad := bytes.Replace(file, []byte(c.old), []byte(c.new), 1)
+		b, faults, err := Check(t.Context(), bad, keyOf(1).pub())
+		if err != nil || len(faults) != 1 || faults[0].Part != c.part || !strings.Contains(faults[0].Detail, c.detail) || b.Format != "" {
+			t.Errorf("%s: %v %v", c.new, faults, err)
+			continue
+		}
+		if c.at > 0 && !regexp.MustCompile(fmt.Sprintf(`at byte (%d|%d),`, c.at, c.at-1)).MatchString(faults[0].Detail) {
+			t.Errorf("%s: %s, want byte %d", c.new, faults[0].Detail, c.at)
+		}
+	}
+	// Half a bundle is one that was cut.
+	if _, faults, err := Check(t.Context(), file[:len(file)-100], keyOf(1).pub()); err != nil || len(faults) != 1 {
+		t.Errorf("cut off: %v %v", faults, err)
 	}
 }
 

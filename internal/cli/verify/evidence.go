@@ -92,6 +92,9 @@ func check(ctx context.Context, file []byte, pub ed25519.PublicKey, repo, log st
 		Type: "evidence", Digest: evidence.Digest(file), Checked: []string{"key " + event.KeyID(pub)},
 		Verdict: b.Record.Results.Verdict, Base: b.Record.Base, Tree: b.Record.HeadTree,
 	}
+	if b.Format == "" { // it cannot be read
+		repo, log = "", ""
+	}
 	if repo != "" {
 		more, err := inRepo(ctx, b, repo)
 		if err != nil {
