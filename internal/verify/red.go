@@ -132,6 +132,7 @@ func (p *proof) red(ctx context.Context, n int) (task.PhaseRecord, error) {
 	rec.Tree = treeDigest(p.job.Snapshot.Base, p.placed)
 	if said := p.repeated(); said != "" {
 		rec.Note += said + "; "
+		p.job.progress("P3", said)
 	}
 	rec.Note += "tests " + treeDigest("", p.parts.tests)
 	rec.Millis = p.v.Now().Sub(start).Milliseconds()
