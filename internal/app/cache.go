@@ -39,11 +39,10 @@ func (a *App) keeping(ctx context.Context) snapshot.Policy {
 }
 
 // makeRoom removes what nobody uses when the disk is full.
-func (a *App) makeRoom(ctx context.Context) error {
+func (a *App) makeRoom(ctx context.Context) ([]snapshot.Kept, error) {
 	p := a.keeping(ctx)
 	p.Full = true
-	_, err := a.Snapshots.Collect(ctx, p)
-	return err
+	return a.Snapshots.Collect(ctx, p)
 }
 
 // Kept says what is on disk.

@@ -44,25 +44,37 @@ func (s *Store) limit(p Policy, total int64, all []Kept) int64 {
 	if p.Full { // what was there was not enough
 		left = max(left, 2*free)
 		for _, k := range all {
-			left = max(left, 2*k.Bytes)
+			left = max(left, 4*k.Bytes) // in the mirror, in the checkout's own packs and in its files
 		}
 	}
 	return min(limit, total+free-left)
 }
 
-// withRoom does something for a repository that writes to the disk, and once more when the disk
-// was full and room could be made on it. The repository's mirror stays: without it more would
-// have to be fetched.
+// maxRooms is how often room is made for one thing.
+const maxRooms = 3
+
+// withRoom does something for a repository that writes to the disk, and again when the disk was
+// full and room could be made on it. The repository's mirror stays: without it more would have to
+// be fetched.
 func (s *Store) withRoom(ctx context.Context, repo string, do func() error) error {
 	err := do()
-	if full(err) && s.cfg.Full != nil && ctx.Err() == nil {
+	if full(err) && s.cfg.Full != nil {
 		if err := s.hold(ctx, mirrorName(repo)); err != nil {
 			return err
 		}
 		defer s.letGo(mirrorName(repo))
+	}
+	for range maxRooms {
+		if !full(err) || s.cfg.Full == nil || ctx.Err() != nil {
+			break
+		}
 		s.cfg.Logger.WarnContext(ctx, "the disk is full; what nobody uses is removed", "err", err)
-		if ferr := s.cfg.Full(ctx); ferr != nil {
-			s.cfg.Logger.WarnContext(ctx, "no room could be made", "err", ferr)
+		gone, ferr := s.cfg.Full(ctx)
+		if ferr != nil {
+			s.cfg.Logger.WarnContext(ctx, "room could not be made as it should", "err", ferr)
+		}
+		if len(gone) == 0 {
+			break
 		}
 		err = do()
 	}

@@ -25,8 +25,9 @@ type Config struct {
 	Git    *git.Git
 	Now    func() time.Time
 	Logger *slog.Logger
-	// Full makes room when the disk is full; what did not fit is tried once more.
-	Full func(ctx context.Context) error
+	// Full makes room when the disk is full, and says what went for it; then what did not fit is
+	// tried again.
+	Full func(ctx context.Context) ([]Kept, error)
 
 	progress git.Progress // see [Store.Telling]
 }

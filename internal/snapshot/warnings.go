@@ -68,7 +68,7 @@ func collisions(entries []git.Entry) (pairs [][2]string) {
 			return
 		}
 		// Where only their directories differ, those are named already.
-		if other := entries[first.entry].Path[:first.end]; path.Base(other) != path.Base(name) && strings.ToLower(other) == strings.ToLower(name) {
+		if other := entries[first.entry].Path[:first.end]; path.Base(other) != path.Base(name) && strings.EqualFold(other, name) {
 			pairs = append(pairs, [2]string{other, name})
 		}
 	}
