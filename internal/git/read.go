@@ -266,19 +266,3 @@ func (g *Git) File(ctx context.Context, gitdir, rev, path string, max int64) ([]
 	}
 	return nil, 0, &task.Error{Class: task.NotFound, Msg: fmt.Sprintf("no file %q at %s", path, rev)}
 }
-
-// Mentions reports whether a file of the tree has the word, as git grep finds words.
-func (g *Git) Mentions(ctx context.Context, gitdir, rev, word string) (bool, error) {
-	if err := checkRev(rev); err != nil {
-		return false, err
-	}
-	if word == "" || strings.ContainsAny(word, "\n\x00") {
-		return false, nil
-	}
-	_, err := g.in(ctx, gitdir, "grep", "--quiet", "--fixed-strings", "--word-regexp", "--no-textconv", "-e", word, rev, "--")
-	var f *failure
-	if errors.As(err, &f) && f.code == 1 && f.stderr == "" {
-		return false, nil
-	}
-	return err == nil, err
-}

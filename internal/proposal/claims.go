@@ -1,11 +1,11 @@
 package proposal
 
 import (
-	"path"
+	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Claim is a sentence of the agent's that the record does not bear out.
@@ -15,183 +15,177 @@ type Claim struct {
 	Why   string // one line
 }
 
-// Name is something that a sentence says the repository has.
-type Name struct {
-	Text string // as it would stand in a file, or a path
-	Path bool
+// Filter keeps the sentences that name only what exists and leaves to the record what it says:
+// how tests and measurements came out, and who looked at the change. Lines of a paragraph are
+// read as one, the way people read them. What is kept is kept again.
+func Filter(where, words string, f *Facts) (kept string, dropped []Claim) {
+	kept = strings.ReplaceAll(words, "\r\n", "\n")
+	if n := len(kept) - maxWords; n > 0 {
+		kept = strings.ToValidUTF8(kept[:maxWords], "")
+		dropped = append(dropped, Claim{where, fmt.Sprintf("the last %d bytes", n), "it is longer than what anybody is shown"})
+	}
+	for range maxPasses { // what is not shown must not part what is
+		shown := unmarked(kept)
+		if shown == kept {
+			break
+		}
+		kept = shown
+	}
+	for range maxPasses {
+		text, gone := pass(where, kept, f)
+		kept, dropped = text, append(dropped, gone...)
+		if len(gone) == 0 && unmarked(kept) == kept {
+			return kept, dropped
+		}
+	}
+	// Whatever goes gives another meaning to what is beside it: this is no plain text.
+	return "", append(dropped, Claim{where, kept, "it reads differently whenever something is left out"})
 }
 
-// Filter keeps the sentences that name only what exists and leaves test results to the record.
-// has says whether a name is in the change or in the base. It is asked once for each name.
-func Filter(where, words string, has func(Name) (bool, error)) (kept string, dropped []Claim, err error) {
-	known := map[Name]bool{}
-	var out []string
-	for l := range strings.SplitSeq(strings.ReplaceAll(words, "\r\n", "\n"), "\n") {
-		var line strings.Builder
-		for _, s := range sentences(l) {
-			why, err := doubt(s, known, has)
-			if err != nil {
-				return "", nil, err
+const (
+	maxPasses = 8
+	maxWords  = 5 * maxProse // bytes
+)
+
+func pass(where, words string, f *Facts) (string, []Claim) {
+	var (
+		b       strings.Builder
+		dropped []Claim
+		head    string // the line that announces what follows
+		hole    bool   // something was left out just before
+	)
+	for _, u := range unitsOf(words) {
+		keep, gone := u.judge(head, f)
+		for _, c := range gone {
+			c.Where = where
+			dropped = append(dropped, c)
+		}
+		switch s := strings.TrimSpace(u.text); {
+		case len(gone) == 0 && (u.heading || !u.code && strings.HasSuffix(s, ":")):
+			head = s
+		case !u.code && u.lead == "":
+			head = ""
+		}
+		if strings.TrimSpace(keep) == "" {
+			hole = true
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+			if u.gap || hole && u.lead == "" {
+				b.WriteByte('\n')
 			}
-			if why == "" {
-				line.WriteString(s)
-				continue
-			}
-			dropped = append(dropped, Claim{where, strings.TrimSpace(s), why})
 		}
-		if s := strings.TrimRight(line.String(), " \t"); s != "" || strings.TrimSpace(l) == "" {
-			out = append(out, s)
-		}
+		b.WriteString(u.lead + strings.TrimRight(keep, " \t\n"))
+		hole = false
 	}
-	return strings.TrimSpace(strings.Join(out, "\n")), dropped, nil
+	// The first line may be code, so that its indentation stays.
+	return strings.TrimRight(b.String(), " \t\n"), dropped
 }
 
-var sentenceEnd = regexp.MustCompile(`[.!?]["')\x60]*\s+`)
-
-// sentences splits a line and loses no byte. A line that looks like code is one.
-func sentences(l string) []string {
-	if strings.HasPrefix(l, "  ") || strings.HasPrefix(l, "\t") || strings.HasPrefix(l, "```") {
-		return []string{l}
-	}
-	var out []string
-	for {
-		at := sentenceEnd.FindStringIndex(l)
-		if at == nil {
-			return append(out, l)
-		}
-		out, l = append(out, l[:at[1]]), l[at[1]:]
-	}
-}
-
-// outcomes are sentences about how tests or measurements came out: the record says that.
-var outcomes = []*regexp.Regexp{
-	regexp.MustCompile(`(?i)\b(?:tests?|suites?|checks|CI|builds?)\b[^.]{0,60}\b(?:pass(?:e[sd]|ing)?|succeed(?:s|ed)?|are green|is green|stays? green)(?:\s+(?:now|again|with|without|on|in|after|before|locally|successfully|too)\b|\s*[.,;!)]|\s*$|\s+(?:and|but)\b)`),
-	regexp.MustCompile(`(?i)\b(?:no|without(?: any)?) regressions?\b`),
-	regexp.MustCompile(`(?i)\b(?:I|we)(?:'ve| have)?\s+(?:also\s+)?(?:ran|run|verified|tested|confirmed|benchmarked|validated)\b`),
-	regexp.MustCompile(`(?i)\b(?:test|line|code|branch) coverage\b`),
-	regexp.MustCompile(`(?i)\b\d+(?:\.\d+)?\s?(?:%|x|×|times)\s+(?:faster|slower|less|fewer|more)\b`),
-}
-
-func doubt(s string, known map[Name]bool, has func(Name) (bool, error)) (string, error) {
-	if slices.ContainsFunc(outcomes, func(re *regexp.Regexp) bool { return re.MatchString(s) }) {
-		return "how tests and measurements came out is said by the record", nil
-	}
-	for _, n := range NamesIn(s) {
-		ok, asked := known[n]
-		if !asked {
-			var err error
-			if ok, err = has(n); err != nil {
-				return "", err
-			}
-			known[n] = ok
-		}
-		if !ok {
-			return "neither the change nor the base has " + n.Text, nil
-		}
-	}
-	return "", nil
+// unit is what stands on its own: a paragraph, an item of a list, a heading, a block of code.
+type unit struct {
+	lead    string // the mark of an item or a heading
+	text    string // its lines
+	code    bool
+	heading bool
+	gap     bool // an empty line stands before it
 }
 
 var (
-	masked    = regexp.MustCompile(`\[redacted:[^\]]*\]`)
-	span      = regexp.MustCompile("`([^`\n]+)`")
-	fileName  = regexp.MustCompile(`^(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.(?:go|py|pyi|js|mjs|cjs|jsx|ts|tsx|java|kt|rb|rs|c|h|cc|cpp|hpp|cs|php|swift|scala|sh|sql|md|toml|yaml|yml|json|xml|html|css|txt|cfg|ini|proto|gradle|mod|sum|lock)$`)
-	nameChars = regexp.MustCompile(`[\p{L}_$][\p{L}\p{N}_$]*`)
-	called    = regexp.MustCompile(`([\p{L}_$][\p{L}\p{N}_$.]*[\p{L}\p{N}_$]|[\p{L}_$])\(`)
+	leadRE  = regexp.MustCompile(`^(?:[ \t]*(?:[-*+•–]|\d{1,3}[.)])[ \t]+|[ \t]{0,3}#{1,6}[ \t]+)`)
+	fenceRE = regexp.MustCompile("^[ \t]*(```+|~~~+)")
 )
 
-// maxNames bounds how many names one sentence is asked for.
-const maxNames = 20
-
-// NamesIn finds what a sentence names: files, and identifiers that are told from prose by their
-// form or by standing in a code span. What might as well be a word is none.
-func NamesIn(s string) []Name {
-	var out []Name
-	add := func(text string, isPath bool) {
-		n := Name{text, isPath}
-		if text != "" && len(out) < maxNames && !slices.Contains(out, n) {
-			out = append(out, n)
-		}
-	}
-	rest := span.ReplaceAllStringFunc(masked.ReplaceAllString(s, " "), func(m string) string {
-		inner := unquoted(strings.Trim(m, "`"))
-		for _, w := range strings.Fields(inner) {
-			w = strings.Trim(w, `"'(),;:[]{}`)
-			switch {
-			case fileName.MatchString(w):
-				add(strings.TrimPrefix(w, "./"), true)
-			case !strings.ContainsAny(w, "/"):
-				for _, id := range nameChars.FindAllString(w, -1) {
-					if distinct(id, true) {
-						add(id, false)
-					}
-				}
-			}
-		}
-		if m := called.FindStringSubmatch(inner); m != nil {
-			add(last(m[1]), false)
-		}
-		return " "
-	})
-	for _, w := range strings.Fields(rest) {
-		w = strings.Trim(w, `"'(),;:[]{}!?*`)
-		w = strings.TrimSuffix(w, ".")
+// unitsOf loses nothing but empty lines.
+func unitsOf(words string) []unit {
+	var (
+		out   []unit
+		open  bool // the last unit goes on with the next line
+		fence string
+		gap   bool
+	)
+	add := func(u unit) { u.gap, gap, open = gap, false, true; out = append(out, u) }
+	more := func(l string) { out[len(out)-1].text += "\n" + l }
+	for l := range strings.SplitSeq(words, "\n") {
+		marks := fenceRE.FindStringSubmatch(l)
+		lead := leadRE.FindString(l)
+		isCode := strings.HasPrefix(l, "  ") || strings.HasPrefix(l, "\t") || strings.HasPrefix(strings.TrimSpace(l), "|")
 		switch {
-		case strings.Contains(w, "://"):
-		case fileName.MatchString(w):
-			add(strings.TrimPrefix(w, "./"), true)
-		case called.MatchString(w):
-			add(last(called.FindStringSubmatch(w)[1]), false)
-		case !strings.Contains(w, "/"):
-			for _, id := range nameChars.FindAllString(w, -1) {
-				if distinct(id, false) {
-					add(id, false)
-				}
+		case fence != "":
+			more(l)
+			if marks != nil && strings.HasPrefix(marks[1], fence) {
+				fence, open = "", false
 			}
+		case strings.TrimSpace(l) == "":
+			open, gap = false, gap || len(out) > 0
+		case marks != nil:
+			add(unit{text: l, code: true})
+			fence = marks[1]
+		case lead != "" && len(lead) < len(l):
+			add(unit{lead: lead, text: l[len(lead):], heading: strings.Contains(lead, "#")})
+			open = !strings.Contains(lead, "#")
+		case open && (!out[len(out)-1].code || isCode):
+			more(l)
+		default:
+			add(unit{text: l, code: isCode})
 		}
 	}
 	return out
 }
 
-// unquoted drops string literals: their text need not stand anywhere.
-func unquoted(s string) string {
-	if strings.ContainsAny(s, `"'`) {
-		return regexp.MustCompile(`"[^"]*"?|'[^']*'?`).ReplaceAllString(s, " ")
-	}
-	return s
-}
-
-func last(dotted string) string { return dotted[strings.LastIndexByte(dotted, '.')+1:] }
-
-// distinct reports whether a word has the form of an identifier and of nothing else.
-func distinct(id string, inSpan bool) bool {
-	inner := strings.Trim(id, "_")
-	if len(inner) < 3 {
-		return false
-	}
-	if strings.Contains(inner, "_") || strings.HasPrefix(id, "$") {
-		return true
-	}
-	humps, lower := 0, false
-	for i, r := range inner {
-		if i > 0 && unicode.IsUpper(r) && lower {
-			humps++
+// judge keeps what of the unit is not in doubt. Under a line that announces it, a bare word for
+// an outcome is one.
+func (u unit) judge(head string, f *Facts) (string, []Claim) {
+	parts := sentences(u.text)
+	if u.code {
+		if why := inDoubt(head, u.text); why != "" {
+			return "", []Claim{{Text: strings.TrimSpace(u.text), Why: why}}
 		}
-		lower = unicode.IsLower(r) || unicode.IsDigit(r)
+		parts = strings.SplitAfter(u.text, "\n")
 	}
-	if inSpan {
-		return humps > 0
+	var b strings.Builder
+	var gone []Claim
+	for _, s := range parts {
+		why := ""
+		if !u.code {
+			why = inDoubt(head, s)
+		}
+		if why == "" {
+			why = f.unknown(s)
+		}
+		if why == "" {
+			b.WriteString(s)
+			continue
+		}
+		gone = append(gone, Claim{Text: strings.Join(strings.Fields(s), " "), Why: why})
 	}
-	if rest, ok := strings.CutPrefix(inner, "Test"); ok && rest != "" && unicode.IsUpper(rune(rest[0])) {
-		return true
-	}
-	first := rune(inner[0])
-	return humps > 0 && unicode.IsLower(first) && len(inner) > 1 && unicode.IsLower(rune(inner[1])) && !slices.Contains([]string{"macOS", "eBay"}, inner)
+	return b.String(), gone
 }
 
-// HasPath reports whether a path of the list is meant by one in prose, which may leave out folders.
-func HasPath(paths []string, name string) bool {
-	return slices.ContainsFunc(paths, func(p string) bool {
-		return p == name || strings.HasSuffix(p, "/"+name) || path.Base(p) == name
-	})
+var (
+	sentenceEnd  = regexp.MustCompile(`[.!?]["')\]*_\x60]*\s+|[。！？]\s*`)
+	abbreviation = regexp.MustCompile(`(?i)(?:^|[\s(])(?:e\.g|i\.e|etc|vs|cf|approx|incl|resp|no|fig|al|ca)\.\s+$`)
+)
+
+// sentences splits a paragraph and loses no byte. A small letter after a full stop goes on with
+// the sentence.
+func sentences(text string) []string {
+	var out []string
+	begin, from := 0, 0
+	for {
+		at := sentenceEnd.FindStringIndex(text[from:])
+		if at == nil {
+			return append(out, text[begin:])
+		}
+		from += at[1]
+		next, _ := utf8.DecodeRuneInString(text[from:])
+		if from < len(text) && (unicode.IsLower(next) || abbreviation.MatchString(text[begin:from])) {
+			continue
+		}
+		out, begin = append(out, text[begin:from]), from
+		if from == len(text) {
+			return out
+		}
+	}
 }

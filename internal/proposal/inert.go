@@ -11,12 +11,8 @@ import (
 // prose makes free text inert. It will stand in a fenced block, where forges render nothing;
 // but bots read the raw body, so what they look for is broken up as well.
 func prose(s string, max int) string {
-	s = strings.ReplaceAll(visible(s), "\r\n", "\n")
+	s = unmarked(strings.ReplaceAll(visible(s), "\r\n", "\n"))
 	for _, r := range []struct{ expr, by string }{
-		{`(?s)<!--.*?(?:-->|\z)`, ""},
-		{`!\[([^\]\n]*)\]\([^)\n]*\)`, "$1"},                             // images
-		{`\[([^\]\n]*)\]\(\s*<?[a-zA-Z][a-zA-Z0-9+.-]*:[^)\n]*\)`, "$1"}, // links to other places
-		{`(?i)</?(?:a|abbr|audio|b|base|body|br|button|center|code|details|div|em|embed|font|form|frame|h[1-6]|head|hr|html|i|iframe|img|input|ins|kbd|label|li|link|math|meta|object|ol|option|p|picture|pre|q|s|samp|script|select|source|span|strike|strong|style|sub|summary|sup|svg|table|tbody|td|textarea|tfoot|th|thead|title|tr|track|tt|u|ul|video)(?:[\s/][^<>\n]*)?>`, ""},
 		{`(?i)\b(https?|ftp|ssh|git|file|data|javascript|mailto):`, "$1[:]"},                   // no address is clickable
 		{`(^|[^A-Za-z0-9_.@])@([A-Za-z0-9])`, "$1@ $2"},                                        // mentions
 		{`(?m)(^|[^A-Za-z0-9&])(?:[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+)?[#!](\d+)\b`, "${1}no. $2"}, // references, with closing keywords or without
@@ -25,6 +21,19 @@ func prose(s string, max int) string {
 		s = regexp.MustCompile(r.expr).ReplaceAllString(s, r.by)
 	}
 	return noCommands(strings.TrimSpace(head(s, max)))
+}
+
+// unmarked drops comments, tags, images and links to other places, and keeps their text.
+func unmarked(s string) string {
+	for _, r := range []struct{ expr, by string }{
+		{`(?s)<!--.*?(?:-->|\z)`, ""},
+		{`!\[([^\]\n]*)\]\([^)\n]*\)`, "$1"},                             // images
+		{`\[([^\]\n]*)\]\(\s*<?[a-zA-Z][a-zA-Z0-9+.-]*:[^)\n]*\)`, "$1"}, // links to other places
+		{`(?i)</?(?:a|abbr|audio|b|base|body|br|button|center|code|details|div|em|embed|font|form|frame|h[1-6]|head|hr|html|i|iframe|img|input|ins|kbd|label|li|link|math|meta|object|ol|option|p|picture|pre|q|s|samp|script|select|source|span|strike|strong|style|sub|summary|sup|svg|table|tbody|td|textarea|tfoot|th|thead|title|tr|track|tt|u|ul|video)(?:[\s/][^<>\n]*)?>`, ""},
+	} {
+		s = regexp.MustCompile(r.expr).ReplaceAllString(s, r.by)
+	}
+	return s
 }
 
 // noCommands breaks up what a bot would take for an order: a slash at the start of a line.

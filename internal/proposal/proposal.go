@@ -33,7 +33,7 @@ type Input struct {
 	LogSeq    int64          // record of the verdict
 	LogRoot   string         // its hash
 	NoTitle   bool           // the agent's title is not borne out: the issue's stands instead
-	Dropped   int            // sentences of the agent's that were left out for that
+	Dropped   []Claim        // sentences of the agent's cause and fix that were left out for that
 	Moved     *event.TargetMoved
 	Rebased   *event.Rebased       // nil: the change stands on the base that the task began with
 	Chosen    *event.AttemptChosen // of several independent attempts; nil: there was one
@@ -62,16 +62,16 @@ const (
 // Compose writes the title, one line, and the body, Markdown.
 func Compose(in Input) (title, body string) {
 	var b strings.Builder
-	branch := BranchName(in.Task, in.Submitted.Title)
+	branch := BranchName(in)
 	fmt.Fprintf(&b, "> Daybreak, an automated agent, proposes this change. **A person decides whether it is merged.** "+
 		"Text in boxes marked as the agent's words was written by a model; everything else comes from the record.\n\n")
 	fmt.Fprintf(&b, "Issue: **%s**\n\n", text(in.Created.IssueTitle, 200))
 	writeResult(&b, in)
 	writeMoved(&b, in)
-	writeWords(&b, "What was wrong", in.Submitted.Cause)
-	writeWords(&b, "What changed", in.Submitted.Fix)
-	if in.Dropped > 0 {
-		fmt.Fprintf(&b, "Left out: %s of the agent's that the record does not bear out; the task's log has them.\n\n", count(in.Dropped, "sentence"))
+	writeWords(&b, "What was wrong", in.Submitted.Cause, in.left("cause"))
+	writeWords(&b, "What changed", in.Submitted.Fix, in.left("fix"))
+	if n := len(in.Dropped); n > 0 {
+		fmt.Fprintf(&b, "Left out: %s of the agent's that the record does not bear out; the task's log has them.\n\n", count(n, "sentence"))
 	}
 	writeStat(&b, in.Stat)
 	writeProof(&b, in, branch)
@@ -143,8 +143,12 @@ func titleOf(in Input) string {
 	return "Proposed fix"
 }
 
-// BranchName is daybreak/<task>-<slug of the title>.
-func BranchName(id task.ID, title string) string {
+// BranchName is daybreak/<task>-<slug of the title that is shown>.
+func BranchName(in Input) string {
+	title := in.Submitted.Title
+	if in.NoTitle {
+		title = in.Created.IssueTitle
+	}
 	slug := slugOf(title, 40)
 	if slug == "" {
 		slug = "fix"
@@ -154,7 +158,7 @@ func BranchName(id task.ID, title string) string {
 			return r
 		}
 		return -1
-	}, strings.ToLower(string(id)))
+	}, strings.ToLower(string(in.Task)))
 	return "daybreak/" + name + "-" + slug
 }
 
@@ -182,9 +186,11 @@ func CommitMessage(in Input) string {
 	var b strings.Builder
 	title := line(titleOf(in), 72)
 	b.WriteString(title + "\n")
+	who := "\nIn the agent's words; names were looked up, the rest is not checked:\n"
 	for _, s := range []string{in.Submitted.Cause, in.Submitted.Fix} {
 		if t := wrap(prose(s, 2000), 72); t != "" {
-			b.WriteString("\n" + t + "\n")
+			b.WriteString(who + "\n" + t + "\n")
+			who = ""
 		}
 	}
 	fmt.Fprintf(&b, "\nDaybreak-Task: %s\nDaybreak-Verdict: %s\n", in.Task, in.Verdict.Kind)
@@ -194,14 +200,28 @@ func CommitMessage(in Input) string {
 	return b.String()
 }
 
-func writeWords(b *strings.Builder, heading, words string) {
+// left counts what was left out of one part of the agent's words.
+func (in Input) left(where string) int {
+	n := 0
+	for _, c := range in.Dropped {
+		if c.Where == where {
+			n++
+		}
+	}
+	return n
+}
+
+func writeWords(b *strings.Builder, heading, words string, left int) {
 	fmt.Fprintf(b, "## %s\n\n", heading)
 	words = wrap(prose(words, maxProse), 96)
-	if words == "" {
+	switch {
+	case words == "" && left > 0:
+		b.WriteString("Nothing that the agent said of it is borne out by the record.\n\n")
+	case words == "":
 		b.WriteString("The agent gave no explanation.\n\n")
-		return
+	default:
+		fmt.Fprintf(b, "In the agent's words. What they name was looked up in the change; the rest is not checked:\n\n%s\n", fence("text", words))
 	}
-	fmt.Fprintf(b, "In the agent's words:\n\n%s\n", fence("text", words))
 }
 
 func writeStat(b *strings.Builder, stat []FileStat) {

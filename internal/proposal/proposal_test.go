@@ -107,7 +107,7 @@ func TestHostileWordsAreInert_FRG04(t *testing.T) {
 	in.Verdict.Reason, in.Verdict.Detail, in.Verdict.Guard.Mutants[1].Old = hostile, hostile, hostile[11:]
 	in.Sandbox = "<b>runc</b>"
 	title, body := Compose(in)
-	for name, s := range map[string]string{"title": title, "body": body, "comment": Comment(in.Verdict, "head", in.Sandbox), "message": CommitMessage(in), "branch": BranchName(in.Task, in.Submitted.Title)} {
+	for name, s := range map[string]string{"title": title, "body": body, "comment": Comment(in.Verdict, "head", in.Sandbox), "message": CommitMessage(in), "branch": BranchName(in)} {
 		for what, expr := range map[string]string{
 			"image": `!\[`, "html": `(?i)<(img|script)`, "comment": `<!--`, "mention": `(^|[^\w.\x60@])@[A-Za-z0-9]`, "slash command": `(?m)^\s*/[a-z]`,
 			"closing keyword": `(?i)(fix(es)?|closes?|resolves?)\s+(\S+)?(#|GH-)\d`, "link": `\]\(`, "address": `https?://evil\.example`,
@@ -170,6 +170,27 @@ func TestClaimsComeFromTheRecord_MOD06(t *testing.T) {
 	}
 }
 
+// What is left of the agent's words is marked as such wherever it stands, and what is not left is
+// not called missing.
+func TestTheAgentsWordsAreMarked(t *testing.T) {
+	in := input()
+	in.Submitted.Cause, in.Submitted.Title, in.NoTitle = "", "All tests pass", true
+	in.Dropped = []Claim{{Where: "cause", Text: "x", Why: "y"}}
+	title, body := Compose(in)
+	message := CommitMessage(in)
+	for _, s := range []string{"Nothing that the agent said of it is borne out by the record.", "In the agent's words. What they name was looked up", "Left out: 1 sentence of"} {
+		if !strings.Contains(body, s) {
+			t.Errorf("no %q in\n%s", s, body)
+		}
+	}
+	if strings.Contains(body, "gave no explanation") || strings.Contains(title+body+message, "All tests pass") {
+		t.Errorf("%s\n%s", title, body)
+	}
+	if n := strings.Count(message, "In the agent's words"); n != 1 {
+		t.Errorf("marked %d times:\n%s", n, message)
+	}
+}
+
 func TestAnUnknownPriceIsNoPrice(t *testing.T) {
 	in := input()
 	in.Spent.Cost, in.Unpriced = 0, true
@@ -183,12 +204,13 @@ func TestBranchName_FRG01(t *testing.T) {
 		"Apply a coupon once": "apply-a-coupon-once", "": "fix", "../../main": "main", "日本": "fix", "a..b@{1}\n-x:main": "a-b-1-x-main",
 		"--force": "force", strings.Repeat("long words ", 20): "long-words-long-words-long-words-long",
 	} {
-		if got := BranchName(id, title); got != "daybreak/"+string(id)+"-"+want {
+		if got := BranchName(Input{Task: id, Submitted: event.Submitted{Title: title}}); got != "daybreak/"+string(id)+"-"+want {
 			t.Errorf("%q gives %s", title, got)
 		}
 	}
-	if got := BranchName("../../x", "t"); got != "daybreak/x-t" {
-		t.Errorf("%s", got)
+	in := Input{Task: "../../x", Created: event.TaskCreated{IssueTitle: "It is broken"}, Submitted: event.Submitted{Title: "All tests pass"}, NoTitle: true}
+	if got := BranchName(in); got != "daybreak/x-it-is-broken" {
+		t.Errorf("a title that is not shown names the branch: %s", got)
 	}
 }
 

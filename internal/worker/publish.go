@@ -47,7 +47,7 @@ func (r *run) publish(ctx context.Context) error {
 	if o := sum.Created.Origin; o != nil {
 		body += fmt.Sprintf("\n\nFixes #%d\n", o.Number)
 	}
-	branch, parent, old, merges := proposal.BranchName(sum.Task, sum.Submitted.Title), r.snap.Base, "", ""
+	branch, parent, old, merges := proposal.BranchName(in), r.snap.Base, "", ""
 	if sum.PullRequest != nil { // a follow-up: one more commit on what is under review
 		branch, parent, old = sum.PullRequest.Branch, sum.PullRequest.Head, sum.PullRequest.Head
 		if b := sum.PullRequest.Base; b != "" && b != r.snap.Base { // what is under review stays: the target's tip is merged into it
