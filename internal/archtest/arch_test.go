@@ -49,7 +49,7 @@ var may = map[string][]string{
 	"store":          {"task", "event"},
 	"dispatch":       {"task", "event", "store"},
 	"agent":          {"task", "event", "policy", "model", "tool"},
-	"verify":         {"task", "event", "sandbox", "git", "guest", "snapshot", "verify/result", "verify/tamper", "verify/mutate", "verify/impact"},
+	"verify":         {"task", "event", "sandbox", "git", "guest", "snapshot", "verify/result", "verify/tamper", "verify/mutate", "verify/impact", "verify/syntax"},
 
 	"codesearch":         {},
 	"codesearch/symbols": {},

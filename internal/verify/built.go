@@ -18,12 +18,14 @@ import (
 // built is a tree compiled once for all runs of it. It holds what the build step left in a bench of
 // its own, in which no test ran; runs start from it and change only their own copy. What builds the
 // tree could have done the same in each of the runs, so it gains nothing by being run once; but
-// where the change itself says how things are built, each run builds for itself.
+// where the change itself says how things are built, each run builds for itself, and where the base
+// builds something else each time, each run has a build of its own that was made apart.
 type built struct {
 	snapshot snapshot.Snapshot
 	placed   time.Time // zero: nothing is built
 	digest   string    // of what the build left, see [layerDigest]
 	drop     func() error
+	once     bool // for one bench, which drops it: the next build may come out otherwise
 }
 
 // builtOf compiles a tree, or takes what was compiled of it. places are the tests that are needed,
@@ -34,7 +36,9 @@ func (p *proof) builtOf(ctx context.Context, placed []git.Change, places []Place
 		return b, nil
 	}
 	var steps []command
+	fresh := false
 	for i, s := range p.plan.Suites {
+		fresh = fresh || p.parts.unsteady[s.Kind]
 		mine := places
 		if places != nil {
 			mine = slices.DeleteFunc(slices.Clone(places), func(pl Place) bool { return pl.Suite != i })
@@ -55,11 +59,20 @@ func (p *proof) builtOf(ctx context.Context, placed []git.Change, places []Place
 	if !got.placed.IsZero() {
 		b = got
 	}
+	if fresh {
+		b.once = true
+		return b, nil
+	}
+	p.keepBuilt(tree, b)
+	return b, nil
+}
+
+// keepBuilt has a build removed at the end.
+func (p *proof) keepBuilt(name string, b built) {
 	if p.builds == nil {
 		p.builds = map[string]built{}
 	}
-	p.builds[tree] = b
-	return b, nil
+	p.builds[name] = b
 }
 
 // compile runs the steps in a bench whose HOME becomes a layer. A zero placed says that something
@@ -177,22 +190,4 @@ func (p *proof) buildsByItself(placed []git.Change) bool {
 		}
 		return false
 	})
-}
-
-var (
-	// cVaries is what C takes from the time of its compilation, also in parts that are put together.
-	cVaries = regexp.MustCompile(`__(TIME|DATE)|(TIME|DATE|STAMP)__|\w\s*##\s*\w|\w\\\r?\n\w|include\s*["<]/|/(proc|dev|sys)/|\bincbin\b`)
-	// rustTakes is a macro that takes in a file; rustOwn one of a plain file below the tree.
-	rustTakes  = regexp.MustCompile(`\binclude(_str|_bytes)?\s*(!|as\b)`)
-	rustOwn    = regexp.MustCompile(`\binclude(?:_str|_bytes)?\s*!\s*[(\[{]\s*"[^"\\/][^"\\]*"`)
-	rustVaries = regexp.MustCompile(`/(proc|dev|sys)/|\$\w+\s*!|\bpath\s*=\s*"(/|[^"]*\\)|\b(const_random|compile_time|build_time)`)
-)
-
-// varies reports whether what is compiled of the file may differ from one build to the next, by the
-// time or by what the machine says. Its runs must not all show the one build.
-func varies(c git.Change) bool {
-	if path.Ext(c.Path) != ".rs" {
-		return cVaries.Match(c.Content)
-	}
-	return rustVaries.Match(c.Content) || len(rustTakes.FindAllIndex(c.Content, -1)) != len(rustOwn.FindAllIndex(c.Content, -1))
 }

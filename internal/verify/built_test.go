@@ -2,7 +2,9 @@ package verify
 
 import (
 	"context"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -123,7 +125,7 @@ func TestBuiltByCMake(t *testing.T) {
 		{name: "a clock that was put back", base: []string{"base"}, tests: "test", fix: s.changes(t, "fix"), back: true, want: task.Verified, built: 2},
 		{name: "a header that is found first", base: []string{"base"}, tests: "test", fix: s.changes(t, "header"), want: task.Verified, built: 2},
 		{name: "data that a step reads", base: []string{"base", "step"}, tests: "test", fix: s.changes(t, "rate"), want: task.Verified, built: 2},
-		{name: "a step that leaves something in HOME", base: []string{"base", "maker"}, tests: "finds", fix: s.changes(t, "planter"), want: task.NotFixed, built: 2},
+		{name: "a step that leaves something in HOME", base: []string{"base", "maker"}, tests: "finds", fix: s.changes(t, "planter"), want: task.NotFixed, built: 6},
 		{name: "what configuring asked the compiler", base: []string{"base", "asked"}, tests: "test", fix: s.changes(t, "answer"), want: task.Verified, built: 2},
 		{name: "what is drawn when it is compiled", base: []string{"base"}, tests: "test", fix: s.changes(t, "coin"), want: task.Verified, built: 1},
 	})
@@ -143,6 +145,33 @@ func TestBuiltByCargo(t *testing.T) {
 		{name: "data of a crate beside", base: []string{"beside"}, tests: "besidetest", fix: s.changes(t, "besidefix"), want: task.Verified, built: 2},
 		{name: "what is drawn when it is compiled", base: []string{"base"}, tests: "test", fix: s.changes(t, "coin"), want: task.Verified, built: 1},
 	})
+}
+
+// TestBuiltByAClock: where a step of the base gives something else each time, a fix that holds in every
+// other build is seen to fail, and no run shows the build of another.
+func TestBuiltByAClock(t *testing.T) {
+	optional(t, have("ctest") && have("cc"), "cmake with a C compiler")
+	s, ctx := loadSample(t, "built_c.txtar"), context.Background()
+	counter := filepath.Join(t.TempDir(), "builds")
+	s.layers["clock"] = map[string]string{
+		"CMakeLists.txt": strings.NewReplacer("${CMAKE_COMMAND} -E copy ${CMAKE_SOURCE_DIR}/rate.txt", "sh ${CMAKE_SOURCE_DIR}/clock.sh", "rate.txt", "clock.sh").Replace(s.layers["step"]["CMakeLists.txt"]),
+		"clock.sh":       "n=$(cat " + counter + " || echo 0); echo $((n + 1)) > " + counter + " # in place of date '+%s'\necho \"#define NOW $n\" > $1\n",
+		"price.c":        "#include \"rate.h\"\nint net(int cents, int percent) { return cents - percent; }\n",
+	}
+	v, _ := newVerifier(t, Settings{Guard: -1, Timeout: 5 * time.Minute})
+	snap := s.snapshot(t, "base", "clock")
+	base, err := v.Baseline(ctx, snap, nil)
+	if err != nil || !base.Usable() {
+		t.Fatalf("%v %s %s", err, base.Blocked, base.Detail)
+	}
+	fix := git.Change{Path: "price.c", Mode: git.ModeFile, Content: []byte("#include \"rate.h\"\nint net(int cents, int percent) { return cents - (NOW % 2 ? percent : cents * percent / 100); }\n")}
+	got, err := v.Verify(ctx, Job{Snapshot: snap, HeadTree: "tree", Changes: append(s.changes(t, "test"), fix), Declared: []string{"coupon"}, Baseline: base})
+	if err != nil || got.Kind != task.FlakyFix {
+		t.Fatalf("%s: %s, %v\n%s", got.Kind, got.Reason, err, outline(got))
+	}
+	if builds, unnamed := namedBuilds(t, got); len(builds) < 4 || unnamed > 0 || slices.ContainsFunc(slices.Collect(maps.Values(builds)), func(n int) bool { return n > 1 }) {
+		t.Errorf("runs by their builds: %v, and %d of none\n%s", builds, unnamed, outline(got))
+	}
 }
 
 // TestBuiltByMake: what make finds of the base is older than what is placed, so it builds that again.
@@ -232,6 +261,33 @@ func TestVaries(t *testing.T) {
 		{"a.rs", "macro_rules! m { ($i:ident) => { $i!(\"x\") } }", true},
 		{"a.rs", "#[path = \"/tmp/x.rs\"] mod x;", true},
 		{"a.rs", "const A: u8 = const_random::const_random!(u8);", true},
+		{"a.c", "char *at = __TI\\  \n\\\nME__;", true},
+		{"a.h", "#define JOIN(a, b) a/**/##/**/b\n", true},
+		{"a.h", "#define JOIN(a, b) a \\\n  ## b\n", true},
+		{"a.h", "#define JOIN(a, b) a %:%: b\n", true},
+		{"a.h", "#define JOIN(a, b) a ??=??= b\n", true},
+		{"a.h", "char *at = __TI??/\nME__;", true},
+		{"a.c", "#define WHAT <some.h>\n#include WHAT\n", true},
+		{"a.c", "#/**/include/**/WHAT\n", true},
+		{"a.c", "%: include WHAT\n", true},
+		{"a.c", "static const unsigned char a[] = {\n#embed WHAT\n};", true},
+		{"a.c", "__asm__(\".inc\" \"bin \\\"/pr\" \"oc/uptime\\\"\");", true},
+		{"a.c", "// include what matters\nint embed = 1, include = 2;", false},
+		{"a.S", ".data\n", true},
+		{"README.md", "# Shop\n\n## Prices\n\n### More\n", false},
+		{"a.rs", "const A: &str = env!(\"BUILT_AT\");", true},
+		{"a.rs", "const A: Option<&str> = option_env!(\"BUILT_AT\");", true},
+		{"a.rs", "const A: &str = env ! (concat!(\"BUILT\", \"_AT\"));", true},
+		{"a.rs", "const A: &str = concat!(env!(\"CARGO_PKG_NAME\"), \" \", env!(\"CARGO_PKG_VERSION\"));", false},
+		{"a.rs", "use std::{env, fs};\nfn f() -> Option<String> { env::var(\"HOME\").ok() }", false},
+		{"a.rs", "use std::env as e;\nconst A: &str = e!(\"BUILT_AT\");", true},
+		{"a.rs", "call!(env, \"BUILT_AT\");", true},
+		{"a.rs", "include!(concat!(env!(\"OUT_DIR\"), \"/x.rs\"));", true},
+		{"a.rs", "const A: &str = include_str /* x */ ! (\"/pr\\x6fc/uptime\");", true},
+		{"a.rs", "call!(include_bytes, concat!(\"/pr\", \"oc/uptime\"));", true},
+		{"a.rs", "#[path = r\"/tmp/x.rs\"] mod x;", true},
+		{"a.rs", "core::arch::global_asm!(concat!(\".inc\", \"bin x\"));", true},
+		{"a.rs", "#[doc = include_str!(\"../README.md\")]\npub struct A;", false},
 	} {
 		if got := varies(git.Change{Path: c.path, Content: []byte(c.text)}); got != c.want {
 			t.Errorf("%s %q: %v, want %v", c.path, c.text, got, c.want)

@@ -174,6 +174,9 @@ func (g *prober) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if head.once { // while the bench is open
+		g.p.keepBuilt(head.digest, head)
+	}
 	b, err := g.p.v.open(ctx, "guard", head.snapshot, false)
 	if err != nil {
 		return err

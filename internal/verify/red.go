@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -131,8 +132,8 @@ func (p *proof) red(ctx context.Context, n int) (task.PhaseRecord, error) {
 	}
 	rec.Tree = treeDigest(p.job.Snapshot.Base, p.placed)
 	if said := p.repeated(); said != "" {
-		rec.Note += said + "; "
 		p.job.progress("P3", said)
+		rec.Note += said + "; "
 	}
 	rec.Note += "tests " + treeDigest("", p.parts.tests)
 	rec.Millis = p.v.Now().Sub(start).Milliseconds()
@@ -240,6 +241,9 @@ func (p *proof) bench(ctx context.Context, purpose string, placed []git.Change, 
 		snapshot: b.snapshot, purpose: purpose, place: placed, plan: plan, places: where,
 		files: overlay(p.parts.files, placed), parts: &p.parts, built: b.placed, digest: b.digest, cgo: cgoMark(p.job.Snapshot.Base, placed),
 	})
+	if b.once {
+		err = errors.Join(err, b.drop())
+	}
 	rec.Runs = append(rec.Runs, r.records...)
 	p.saw(rec, purpose, where, r)
 	if r.info.Runtime != "" {

@@ -25,6 +25,7 @@ type parts struct {
 	files  []string          // regular files of the base, sorted
 
 	builders map[Kind]trust // see [builders]
+	unsteady map[Kind]bool  // see [unsteady]
 }
 
 // split reads the base's side of the change and divides it. It never follows a link out of
@@ -39,7 +40,13 @@ func (v *Verifier) split(job Job) (parts, error) {
 	if p.files, err = files(root.FS()); err != nil {
 		return parts{}, &task.Error{Class: task.Internal, Msg: "the base checkout cannot be listed", Err: err}
 	}
-	p.builders = builders(root.FS(), p.files)
+	p.builders, p.unsteady = builders(root.FS(), p.files), unsteady(root.FS(), p.files)
+	if p.unsteady[KindCTest] { // what was built of the base may not be what is built now
+		p.builders[KindCTest] = trustNone
+	}
+	if p.unsteady[KindCargo] {
+		p.builders[KindCargo] = max(p.builders[KindCargo], trustForeign)
+	}
 	classify := func(f string) tamper.Class { return tamper.Classify(f, v.Settings.TestGlobs) }
 	var diff []tamper.FileChange
 	for _, c := range job.Changes {
