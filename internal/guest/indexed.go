@@ -60,6 +60,10 @@ func (s *server) searchIndexed(ctx context.Context, r SearchRequest, paths []str
 	slices.SortFunc(files, func(a, b FileCount) int { return strings.Compare(a.Path, b.Path) })
 	res, limit, total := shape(r, files, false)
 	res.Indexed = true
+	if len(files) == 0 && !r.counts && s.mayBeLarge(ask) {
+		res.Large, err = s.large(ctx, r, paths)
+		return res, true, err
+	}
 	names := make([]string, len(asked))
 	for i, f := range asked {
 		names[i] = f.Path
@@ -76,6 +80,15 @@ func (s *server) searchIndexed(ctx context.Context, r SearchRequest, paths []str
 		return append(out, more...), complaint, err
 	})
 	return res, true, err
+}
+
+// mayBeLarge reports whether there may be files too large to be searched: in the tree that was
+// indexed, or among these.
+func (s *server) mayBeLarge(files []string) bool {
+	return s.index.Stats().Skipped > 0 || slices.ContainsFunc(files, func(f string) bool {
+		st, err := s.tree.root.Lstat(f)
+		return err == nil && st.Size() > MaxSearched
+	})
 }
 
 func indexQuery(r SearchRequest, paths []string) codesearch.Query {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -278,6 +279,29 @@ for i in 1 2; do { echo "type Far$i struct {"; echo -n "var Far$i = 7; "; long 2
 		r := sameAnswer(t, with, without, q, true)
 		if len(r.Matches) == 0 || q.Max == 0 && !strings.Contains(fmt.Sprint(r.Matches), "more bytes in this line]") {
 			t.Errorf("%+v: %+v", q, r)
+		}
+	}
+}
+
+// Files that are too large to be searched are named when nothing else matches.
+func TestSearchNamesLargeFiles(t *testing.T) {
+	with, without := twoGuests(t, `for f in a/dump.sql vendor/x.json x.log; do truncate -s 17M $f; echo rare >> $f; done`)
+	for _, c := range []struct {
+		script  string
+		q       guest.SearchRequest
+		want    []string
+		indexed bool
+	}{
+		{"", guest.SearchRequest{Pattern: "rare"}, []string{"a/dump.sql", "vendor/x.json"}, true},
+		{"", guest.SearchRequest{Pattern: "rare", Paths: []string{"a"}}, []string{"a/dump.sql"}, true},
+		{"", guest.SearchRequest{Pattern: "rare", Globs: []string{"*.go"}}, nil, true},
+		{"", guest.SearchRequest{Pattern: "needle"}, nil, true},
+		{"cp a/dump.sql new", guest.SearchRequest{Pattern: "rare", Globs: []string{"!*.json"}}, []string{"a/dump.sql", "new"}, true},
+		{"", guest.SearchRequest{Pattern: "no such", Paths: []string{"a/dump.sql"}}, nil, false},
+	} {
+		run(t, with.dir, c.script)
+		if r := sameAnswer(t, with, without, c.q, c.indexed); !slices.Equal(r.Large, c.want) {
+			t.Errorf("%+v: %q, want %q", c.q, r.Large, c.want)
 		}
 	}
 }

@@ -140,6 +140,7 @@ type SearchRequest struct {
 type SearchResult struct {
 	Files     []FileCount `json:"files"` // every file with a match, up to 5,000
 	Matches   []Match     `json:"matches,omitempty"`
+	Large     []string    `json:"large,omitempty"` // when nothing matches, some files that were not searched for their size
 	Truncated bool        `json:"truncated,omitempty"`
 	Error     string      `json:"error,omitempty"`   // bad pattern, in rg's words
 	Indexed   bool        `json:"indexed,omitempty"` // the search index answered, not ripgrep alone

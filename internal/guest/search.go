@@ -22,6 +22,7 @@ const (
 	maxLooked      = 20_000  // and that are looked at to choose them
 	maxCountBytes  = 8 << 20 // of rg's counts
 	maxContext     = 10
+	maxLarge       = 5 // files that are named for their size
 	maxSearchPaths = 100
 )
 
@@ -57,10 +58,50 @@ func (s *server) search(ctx context.Context, r SearchRequest) (SearchResult, err
 		named[i] = "./" + f.Path
 	}
 	res, limit, total := shape(r, files, ctx.Err() != nil)
+	if len(files) == 0 && !r.counts {
+		res.Large, err = s.large(ctx, r, paths)
+		return res, err
+	}
 	err = s.fill(&res, r, limit, total, func(w lines) ([]Match, string, error) {
 		return s.matchingLines(ctx, base, r.Pattern, named, w)
 	})
 	return res, err
+}
+
+// large names the first files that a search passes over for their size.
+func (s *server) large(ctx context.Context, r SearchRequest, paths []string) ([]string, error) {
+	var out []string
+	_, err := s.rg(ctx, listArgs(r, paths), func(in io.Reader) error {
+		return eachName(in, func(name string) bool {
+			st, err := s.tree.root.Lstat(name)
+			if err == nil && st.Size() > MaxSearched && !slices.Contains(paths, "./"+name) {
+				out = append(out, Escape([]byte(name), false))
+			}
+			return len(out) < MaxFiles
+		})
+	})
+	slices.Sort(out)
+	return out[:min(len(out), maxLarge)], err
+}
+
+func listArgs(r SearchRequest, paths []string) []string {
+	args := []string{"--no-config", "--hidden", "--glob", "!.git", "--color", "never", "--files", "--null"}
+	args = append(args, globArgs(r.Globs)...)
+	return append(append(args, "--"), paths...)
+}
+
+// eachName reads names with a NUL behind each until yield returns false.
+func eachName(in io.Reader, yield func(name string) bool) error {
+	b := bufio.NewReaderSize(in, 64<<10)
+	for {
+		name, err := b.ReadSlice(0)
+		if err != nil {
+			return ignoreEOF(err)
+		}
+		if !yield(path.Clean(string(name[:len(name)-1]))) {
+			return nil
+		}
+	}
 }
 
 // countLines runs ripgrep for the number of matching lines of each file, by its raw path.
@@ -234,20 +275,14 @@ func (s *server) searchPaths(in []string) (paths []string, problem string) {
 }
 
 func (s *server) listFiles(ctx context.Context, r SearchRequest, paths []string) (SearchResult, error) {
-	args := []string{"--no-config", "--hidden", "--glob", "!.git", "--color", "never", "--files", "--null"}
-	args = append(args, globArgs(r.Globs)...)
 	var res SearchResult
-	out, err := s.rg(ctx, append(append(args, "--"), paths...), func(in io.Reader) error {
-		b := bufio.NewReaderSize(in, 64<<10)
-		for len(res.Files) < MaxFiles {
-			name, err := b.ReadSlice(0)
-			if err != nil {
-				return ignoreEOF(err)
+	out, err := s.rg(ctx, listArgs(r, paths), func(in io.Reader) error {
+		return eachName(in, func(name string) bool {
+			if res.Truncated = len(res.Files) == MaxFiles; !res.Truncated {
+				res.Files = append(res.Files, FileCount{Path: Escape([]byte(name), false)})
 			}
-			res.Files = append(res.Files, FileCount{Path: Escape([]byte(path.Clean(string(name[:len(name)-1]))), false)})
-		}
-		res.Truncated = true
-		return nil
+			return !res.Truncated
+		})
 	})
 	if err != nil {
 		return SearchResult{}, err

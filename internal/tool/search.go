@@ -73,6 +73,13 @@ func shapeSearch(in guest.SearchRequest, r guest.SearchResult) Result {
 		what := "No file matches the globs."
 		if !in.Files {
 			what = fmt.Sprintf("No match. Ignored files (.gitignore), .git and files over %d MB are not searched unless paths names the file; check case, escapes and paths.", guest.MaxSearched>>20)
+			var large []string
+			for _, p := range r.Large[:min(len(r.Large), broadDirs)] {
+				large = append(large, guest.Escape([]byte(clip(p, 300)), false))
+			}
+			if len(large) > 0 {
+				what += " Too large here: " + strings.Join(large, ", ") + "."
+			}
 		}
 		return Result{Text: what}
 	}

@@ -91,8 +91,11 @@ func TestDefinitionsComeFirst(t *testing.T) {
 }
 
 func TestNoMatchNamesWhatIsNotSearched(t *testing.T) {
-	if r := shapeSearch(guest.SearchRequest{Pattern: "x"}, guest.SearchResult{}); !strings.Contains(r.Text, "files over 16 MB are not searched") {
-		t.Error(r.Text)
+	r := shapeSearch(guest.SearchRequest{Pattern: "x"}, guest.SearchResult{Large: []string{"dump.sql", "a/\x1bb.json"}})
+	for _, want := range []string{"files over 16 MB are not searched", "dump.sql, a/\\x1Bb.json"} {
+		if !strings.Contains(r.Text, want) {
+			t.Errorf("%q is not in %s", want, r.Text)
+		}
 	}
 }
 
