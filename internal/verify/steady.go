@@ -85,7 +85,9 @@ func rustReads(toks []syntax.Token) bool {
 
 var (
 	cmakeDraws   = regexp.MustCompile(`(?i)\b(string|file)\s*\(\s*(TIMESTAMP|RANDOM|UUID)\b|\bBUILD_TIMESTAMP\b|\bCOMMAND\s+[^)]*\bdate\b|/(proc|dev/u?random|sys)/|\bcmake_host_system_information\b`)
-	cmakeRuns    = regexp.MustCompile(`(?i)\b(?:add_custom_command|add_custom_target|execute_process)\s*\(([^)]*)\)`)
+	cmakeRuns    = regexp.MustCompile(`(?i)\b(add_custom_command|add_custom_target|execute_process)\s*\(([^)]*)\)`)
+	cmakeAll     = regexp.MustCompile(`^\s*\S+\s+ALL\b`)
+	cmakeNeeds   = regexp.MustCompile(`(?i)\badd_dependencies\s*\(`)
 	cmakeCommand = regexp.MustCompile(`\bCOMMAND\s+"?([^\s")]+)`)
 	cmakeTools   = regexp.MustCompile(`(?i)^(\$\{CMAKE_\w+\}|\$\{(GIT|PYTHON3?|PERL|BASH|AWK|SED|DOXYGEN|CLANG_FORMAT)_?\w*\}|(\S*/)?(cmake|cp|mv|ln|cat|echo|sed|awk|mkdir|touch|rm|sh|bash|python3?|perl|git|doxygen|xxd|true|test|pkg-config|llvm-config|which|install|install_name_tool|strip|objcopy|ar|ranlib))$`)
 	scriptName   = regexp.MustCompile(`[\w.-]+\.(?:cmake|py|sh|bash|pl|rb|awk|lua|js|tcl|m4|in)\b`)
@@ -175,10 +177,13 @@ func cmakeUnsteady(b []byte, scripts map[string]bool) bool {
 		return true
 	}
 	for _, m := range cmakeRuns.FindAllSubmatch(b, -1) {
-		for _, name := range scriptName.FindAll(m[1], -1) {
+		if bytes.EqualFold(m[1], []byte("add_custom_target")) && !cmakeAll.Match(m[2]) && !cmakeNeeds.Match(b) {
+			continue // built when somebody asks for it
+		}
+		for _, name := range scriptName.FindAll(m[2], -1) {
 			scripts[string(name)] = true
 		}
-		for _, c := range cmakeCommand.FindAllSubmatch(m[1], -1) {
+		for _, c := range cmakeCommand.FindAllSubmatch(m[2], -1) {
 			if !cmakeTools.Match(c[1]) {
 				return true // a program of the tree, or one that nothing is known of
 			}
