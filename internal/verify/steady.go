@@ -117,11 +117,16 @@ func unsteady(fsys fs.FS, files []string) map[Kind]bool {
 		out[KindCargo] = slices.ContainsFunc(files, func(f string) bool { return cargoDraws(fsys, f, shares) })
 	}
 	if has("CMakeLists.txt") {
-		scripts := map[string]bool{}
+		scripts, needs := map[string]bool{}, false
+		var texts [][]byte
 		for _, f := range files {
 			if path.Base(f) == "CMakeLists.txt" || path.Ext(f) == ".cmake" {
-				out[KindCTest] = out[KindCTest] || cmakeUnsteady(wholeText(fsys, f), scripts)
+				texts = append(texts, wholeText(fsys, f))
+				needs = needs || cmakeNeeds.Match(texts[len(texts)-1])
 			}
+		}
+		for _, b := range texts {
+			out[KindCTest] = out[KindCTest] || cmakeUnsteady(b, needs, scripts)
 		}
 		out[KindCTest] = out[KindCTest] || slices.ContainsFunc(files, func(f string) bool {
 			switch path.Ext(f) {
@@ -163,8 +168,9 @@ func dependencies(manifest []byte) []byte {
 	return manifest[max(i, 0):]
 }
 
-// cmakeUnsteady reads one file of CMake's and notes the scripts that it names.
-func cmakeUnsteady(b []byte, scripts map[string]bool) bool {
+// cmakeUnsteady reads one file of CMake's and notes the scripts that it names. needs says that some
+// target is built because another one needs it.
+func cmakeUnsteady(b []byte, needs bool, scripts map[string]bool) bool {
 	var lines [][]byte
 	for line := range bytes.Lines(b) {
 		if before, _, found := bytes.Cut(line, []byte("#")); found && bytes.Count(before, []byte(`"`))%2 == 0 {
@@ -177,7 +183,7 @@ func cmakeUnsteady(b []byte, scripts map[string]bool) bool {
 		return true
 	}
 	for _, m := range cmakeRuns.FindAllSubmatch(b, -1) {
-		if bytes.EqualFold(m[1], []byte("add_custom_target")) && !cmakeAll.Match(m[2]) && !cmakeNeeds.Match(b) {
+		if bytes.EqualFold(m[1], []byte("add_custom_target")) && !cmakeAll.Match(m[2]) && !needs {
 			continue // built when somebody asks for it
 		}
 		for _, name := range scriptName.FindAll(m[2], -1) {

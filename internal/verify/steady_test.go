@@ -25,7 +25,7 @@ func TestUnsteady(t *testing.T) {
 		{"a program of the tree", map[string]string{"CMakeLists.txt": cmake + "add_executable(gen gen.c)\nadd_custom_command(OUTPUT x COMMAND gen > x)\n"}, "ctest"},
 		{"a program by a variable", map[string]string{"CMakeLists.txt": cmake + "add_custom_target(x ALL\n COMMAND ${GEN} x)\n"}, "ctest"},
 		{"a target that nobody needs", map[string]string{"CMakeLists.txt": cmake + "add_custom_target(fuzz COMMAND ${FUZZ} x)\n"}, ""},
-		{"a target that another needs", map[string]string{"CMakeLists.txt": cmake + "add_custom_target(gen COMMAND ${GEN} x)\nadd_dependencies(price gen)\n"}, "ctest"},
+		{"a target that another needs", map[string]string{"CMakeLists.txt": cmake + "add_dependencies(price gen)\n", "gen/CMakeLists.txt": "add_custom_target(gen COMMAND ${GEN} x)\n"}, "ctest"},
 		{"a copy", map[string]string{"CMakeLists.txt": cmake + "add_custom_command(OUTPUT x COMMAND ${CMAKE_COMMAND} -E copy a x)\n"}, ""},
 		{"a script", map[string]string{"CMakeLists.txt": cmake + "add_custom_command(OUTPUT x COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/gen.py)\n", "tools/gen.py": "print(1)\n"}, ""},
 		{"a script with a clock", map[string]string{"CMakeLists.txt": cmake + "add_custom_command(OUTPUT x COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/gen.py)\n", "tools/gen.py": "import time\nprint(time.time())\n"}, "ctest"},
