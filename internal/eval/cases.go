@@ -29,13 +29,18 @@ const (
 	Regressed   Fault = "unrelated_regression"
 	Hangs       Fault = "hang"
 	HardCoded   Fault = "hard_coded_literal"
+	Inverted    Fault = "inverted_test"           // an older test passes now where its check fails
+	XFailed     Fault = "xfailed_test"            // and passes still, but need not any longer
+	MockedAway  Fault = "mocked_test"             // and looks at a stand-in for the source
+	WrappedAway Fault = "wrapped_test"            // and its check does not count
+	Unsteady    Fault = "intermittent_regression" // a stable test fails now and then
 )
 
 // Faults lists all of them, the true fix first.
 func Faults() []Fault {
 	return []Fault{
 		TrueFix, NoFixAtAll, WrongFix, PartialFix, Weakened, Deleted, Skipped, Faked, PassesAlso, CompileOnly, WrongReason,
-		FlakyTest, Regressed, Hangs, HardCoded,
+		FlakyTest, Regressed, Hangs, HardCoded, Inverted, XFailed, MockedAway, WrappedAway, Unsteady,
 	}
 }
 
@@ -57,6 +62,11 @@ func (f Fault) Wanted() []task.VerdictKind {
 		Regressed:   {task.Regression},
 		Hangs:       {task.NotFixed},
 		HardCoded:   {task.NeedsHuman},
+		Inverted:    {task.NeedsHuman, task.TestLost},
+		XFailed:     {task.TestLost},
+		MockedAway:  {task.NeedsHuman, task.TestLost},
+		WrappedAway: {task.NeedsHuman, task.TestLost},
+		Unsteady:    {task.NeedsHuman, task.Regression},
 	}[f]
 }
 
@@ -77,7 +87,9 @@ func Cases() []Case {
 	for _, p := range problems() {
 		for _, l := range []Lang{Go, Pytest, Unittest, Node} {
 			for _, f := range Faults() {
-				out = append(out, p.build(l, f))
+				if _, ok := p.hide(l, f); ok || !slices.Contains([]Fault{Inverted, XFailed, MockedAway, WrappedAway}, f) {
+					out = append(out, p.build(l, f))
+				}
 			}
 		}
 	}
@@ -94,7 +106,8 @@ type suite struct {
 	old, fresh []check
 	extra      string // raw code of one more test
 	declared   []string
-	skip       bool // the first old test is skipped
+	skip       bool   // the first old test is skipped
+	hide       hidden // of the first old test
 }
 
 func (p problem) build(l Lang, f Fault) Case {
@@ -125,6 +138,17 @@ func (p problem) build(l Lang, f Fault) Case {
 		head.old = p.old[1:]
 	case Skipped:
 		other, head.skip = "spoilt", true
+	case XFailed:
+		head.hide, _ = p.hide(l, f)
+	case Inverted, MockedAway, WrappedAway:
+		other = "spoilt"
+		head.hide, _ = p.hide(l, f)
+	case Unsteady:
+		other = "unsteady"
+		for range unsteadyTests {
+			head.old = append(head.old[:len(head.old):len(head.old)], p.old[0])
+		}
+		c.Base = p.files(l, "bug", "other", suite{old: head.old})
 	case Faked:
 		body = "bug"
 		extra = l.hook(p.name)
@@ -158,13 +182,17 @@ func oddName(l Lang) string {
 // files renders the repository.
 func (p problem) files(l Lang, body, other string, s suite) map[string]string {
 	src := p.sources[l.family()]
+	second := src[other]
+	if other == "unsteady" {
+		second = p.unsteady(l)
+	}
 	switch l {
 	case Go:
 		imports := ""
-		text := src[body] + "\n" + src[other]
-		for _, pkg := range []string{"slices", "strings"} {
-			if strings.Contains(text, pkg+".") {
-				imports += fmt.Sprintf("\nimport %q\n", pkg)
+		text := src[body] + "\n" + second
+		for _, pkg := range []struct{ name, path string }{{"rand", "math/rand/v2"}, {"slices", "slices"}, {"strings", "strings"}} {
+			if strings.Contains(text, pkg.name+".") {
+				imports += fmt.Sprintf("\nimport %q\n", pkg.path)
 			}
 		}
 		return map[string]string{
@@ -175,11 +203,11 @@ func (p problem) files(l Lang, body, other string, s suite) map[string]string {
 	case Node:
 		return map[string]string{
 			"package.json":                "{\n  \"name\": \"" + p.name + "\",\n  \"type\": \"module\",\n  \"scripts\": {\"test\": \"node --test\"}\n}\n",
-			p.name + ".js":                src[body] + "\n" + src[other],
+			p.name + ".js":                src[body] + "\n" + second,
 			"test/" + p.name + ".test.js": p.nodeTests(s),
 		}
 	}
-	files := map[string]string{p.name + ".py": src[body] + "\n\n" + src[other]}
+	files := map[string]string{p.name + ".py": src[body] + "\n\n" + second}
 	if l == Pytest {
 		files["test_"+p.name+".py"] = p.pytestTests(s)
 		files["pytest.ini"] = "[pytest]\n"
@@ -189,7 +217,18 @@ func (p problem) files(l Lang, body, other string, s suite) map[string]string {
 	return files
 }
 
-func oldName(i int) string { return string(rune('a' + i)) }
+// hiding is what hides the i-th old test.
+func (s suite) hiding(i int) hidden {
+	if i == 0 {
+		return s.hide
+	}
+	return hidden{}
+}
+
+// nameOf is the letter of the i-th old test: the same one where an earlier one was deleted.
+func (p problem) nameOf(i int, s suite) string {
+	return string(rune('a' + i + max(0, len(p.old)-len(s.old))))
+}
 
 func (p problem) goTests(s suite) string {
 	var b strings.Builder
@@ -200,8 +239,8 @@ func (p problem) goTests(s suite) string {
 		}
 	}
 	b.WriteString(")\n")
-	test := func(name string, checks []check, skip bool) {
-		fmt.Fprintf(&b, "\nfunc %s(t *testing.T) {\n", name)
+	test := func(name string, checks []check, skip bool, h hidden) {
+		fmt.Fprintf(&b, "\nfunc %s(t *testing.T) {\n%s", name, h.inside)
 		if skip {
 			b.WriteString("\tt.Skip(\"later\")\n")
 		}
@@ -212,10 +251,10 @@ func (p problem) goTests(s suite) string {
 		b.WriteString("}\n")
 	}
 	for i, c := range s.old {
-		test("TestOld"+strings.ToUpper(oldName(i+len(p.old)-len(s.old))), []check{c}, s.skip && i == 0)
+		test("TestOld"+strings.ToUpper(p.nameOf(i, s)), []check{c}, s.skip && i == 0, s.hiding(i))
 	}
 	if len(s.fresh) > 0 {
-		test("TestReported", s.fresh, false)
+		test("TestReported", s.fresh, false, hidden{})
 	}
 	return b.String() + s.extra
 }
@@ -226,44 +265,45 @@ func goLiteral(call string) string { return list.ReplaceAllString(call, "[]int{$
 
 func (p problem) pytestTests(s suite) string {
 	var b strings.Builder
-	b.WriteString("import pytest\n\nfrom " + p.name + " import " + p.other + ", " + p.target + "\n")
-	test := func(name string, checks []check, skip bool) {
-		b.WriteString("\n\n")
+	b.WriteString(s.hide.imports + "import pytest\n\nfrom " + p.name + " import " + p.other + ", " + p.target + "\n" + s.hide.helper)
+	test := func(name string, checks []check, skip bool, h hidden) {
+		b.WriteString("\n\n" + h.before)
 		if skip {
 			b.WriteString("@pytest.mark.skip(reason=\"later\")\n")
 		}
 		fmt.Fprintf(&b, "def %s():\n", name)
 		for _, c := range checks {
-			fmt.Fprintf(&b, "    assert %s == %s\n", c.call, c.want)
+			fmt.Fprintf(&b, "%s    assert %s == %s\n", h.open, c.call, c.want)
 		}
 	}
 	for i, c := range s.old {
-		test("test_old_"+oldName(i+len(p.old)-len(s.old)), []check{c}, s.skip && i == 0)
+		test("test_old_"+p.nameOf(i, s), []check{c}, s.skip && i == 0, s.hiding(i))
 	}
 	if len(s.fresh) > 0 {
-		test("test_reported", s.fresh, false)
+		test("test_reported", s.fresh, false, hidden{})
 	}
 	return b.String() + s.extra
 }
 
 func (p problem) unittestTests(s suite) string {
 	var b strings.Builder
-	b.WriteString("import unittest\n\nfrom " + p.name + " import " + p.other + ", " + p.target + "\n\n\nclass SampleTest(unittest.TestCase):\n")
-	test := func(name string, checks []check, skip bool) {
+	b.WriteString("import unittest\n" + s.hide.imports + "\nfrom " + p.name + " import " + p.other + ", " + p.target + "\n" + s.hide.helper + "\n\nclass SampleTest(unittest.TestCase):\n")
+	test := func(name string, checks []check, skip bool, h hidden) {
+		b.WriteString(h.before)
 		if skip {
 			b.WriteString("    @unittest.skip(\"later\")\n")
 		}
 		fmt.Fprintf(&b, "    def %s(self):\n", name)
 		for _, c := range checks {
-			fmt.Fprintf(&b, "        self.assertEqual(%s, %s)\n", c.call, c.want)
+			fmt.Fprintf(&b, "%s        self.assertEqual(%s, %s)\n", h.open, c.call, c.want)
 		}
 		b.WriteString("\n")
 	}
 	for i, c := range s.old {
-		test("test_old_"+oldName(i+len(p.old)-len(s.old)), []check{c}, s.skip && i == 0)
+		test("test_old_"+p.nameOf(i, s), []check{c}, s.skip && i == 0, s.hiding(i))
 	}
 	if len(s.fresh) > 0 {
-		test("test_reported", s.fresh, false)
+		test("test_reported", s.fresh, false, hidden{})
 	}
 	return strings.TrimRight(b.String(), "\n") + "\n" + s.extra
 }
@@ -271,22 +311,26 @@ func (p problem) unittestTests(s suite) string {
 func (p problem) nodeTests(s suite) string {
 	var b strings.Builder
 	b.WriteString("import assert from 'node:assert/strict';\nimport test from 'node:test';\n\nimport { " + p.other + ", " + p.target + " } from '../" + p.name + ".js';\n")
-	test := func(name string, checks []check, skip bool) {
+	test := func(name string, checks []check, skip bool, h hidden) {
 		opt := ""
 		if skip {
 			opt = "{ skip: true }, "
 		}
-		fmt.Fprintf(&b, "\ntest('%s', %s() => {\n", name, opt)
+		fmt.Fprintf(&b, "\n%stest('%s', %s() => {\n%s", h.before, name, opt, h.inside)
 		for _, c := range checks {
+			if h.open != "" {
+				fmt.Fprintf(&b, "%sassert.equal(%s, %s)%s\n", h.open, c.call, c.want, h.close)
+				continue
+			}
 			fmt.Fprintf(&b, "  assert.equal(%s, %s);\n", c.call, c.want)
 		}
 		b.WriteString("});\n")
 	}
 	for i, c := range s.old {
-		test("old "+oldName(i+len(p.old)-len(s.old)), []check{c}, s.skip && i == 0)
+		test("old "+p.nameOf(i, s), []check{c}, s.skip && i == 0, s.hiding(i))
 	}
 	if len(s.fresh) > 0 {
-		test("reported", s.fresh, false)
+		test("reported", s.fresh, false, hidden{})
 	}
 	return b.String() + s.extra
 }

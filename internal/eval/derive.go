@@ -241,7 +241,7 @@ func (d *deriver) builds() error {
 }
 
 func (d *deriver) make(ctx context.Context, f Fault) (*Derived, error) {
-	if slices.Contains([]Fault{NoFixAtAll, WrongFix, PartialFix, Weakened, Deleted, Skipped, Faked, Regressed, Hangs, HardCoded}, f) {
+	if slices.Contains([]Fault{NoFixAtAll, WrongFix, PartialFix, Weakened, Deleted, Skipped, Faked, Regressed, Hangs, HardCoded, Inverted, XFailed, WrappedAway}, f) {
 		if err := d.builds(); err != nil {
 			return nil, err
 		}
@@ -264,7 +264,7 @@ func (d *deriver) make(ctx context.Context, f Fault) (*Derived, error) {
 		return d.faked(ctx)
 	case Regressed:
 		return d.regressed(ctx)
-	case Weakened, Deleted, Skipped:
+	case Weakened, Deleted, Skipped, Inverted, XFailed, WrappedAway:
 		return d.lost(ctx, f)
 	case PassesAlso:
 		return d.passesAlso(ctx)

@@ -179,7 +179,7 @@ func (d *deriver) lost(ctx context.Context, f Fault) (*Derived, error) {
 		return nil, err
 	}
 	tries := 0
-	for _, hide := range []bool{true, false} {
+	for _, hide := range hides(f) {
 		source, how := d.source, "the fix, and "
 		if hide {
 			if b == nil {
@@ -212,8 +212,23 @@ func (d *deriver) lost(ctx context.Context, f Fault) (*Derived, error) {
 	return nil, no("no edit of an old test left everything else as it was")
 }
 
+// hides are the ways in which an old test may be lost: beside something made wrong that it alone
+// notices, or beside nothing. A test that passes all the same must hide something to be a case.
+func hides(f Fault) []bool {
+	switch f {
+	case Inverted, WrappedAway:
+		return []bool{true}
+	case XFailed:
+		return []bool{false}
+	}
+	return []bool{true, false}
+}
+
 func (d *deriver) losingCase(f Fault, how string, o oldTest, changes []git.Change) *Derived {
-	c := &Derived{How: how + map[Fault]string{Weakened: "an assertion loosened in ", Deleted: "deleted ", Skipped: "skipped "}[f] + o.test.Name, Changes: changes, Tests: d.i.declared()}
+	c := &Derived{How: how + map[Fault]string{
+		Weakened: "an assertion loosened in ", Deleted: "deleted ", Skipped: "skipped ",
+		Inverted: "turned round ", XFailed: "not held to pass any longer: ", WrappedAway: "not listened to any longer: ",
+	}[f] + o.test.Name, Changes: changes, Tests: d.i.declared()}
 	if f == Deleted || d.i.Language == "c" && f == Skipped {
 		// One of the new tests may be what became of it; and a program of tests in C has one result.
 		c.Wanted = []task.VerdictKind{task.TestLost, task.NeedsHuman}
@@ -224,11 +239,12 @@ func (d *deriver) losingCase(f Fault, how string, o oldTest, changes []git.Chang
 // losing are the texts of the file with which the test is no longer what it was.
 func (d *deriver) losing(f Fault, o oldTest) []string {
 	text := string(o.file.Content)
-	switch f {
-	case Deleted:
+	if f == Deleted {
 		return []string{edit.Delete(d.i.Language, text, o.test)}
-	case Skipped:
-		if text = edit.Skip(d.i.Language, text, o.test); text != "" {
+	}
+	edits := map[Fault]func(language, text string, t edit.Test) string{Skipped: edit.Skip, Inverted: edit.Invert, XFailed: edit.MayFail, WrappedAway: edit.Unheard}
+	if change := edits[f]; change != nil {
+		if text = change(d.i.Language, text, o.test); text != "" {
 			return []string{text}
 		}
 		return nil
@@ -254,8 +270,9 @@ func (d *deriver) loses(ctx context.Context, f Fault, o oldTest, changes []git.C
 			return false, nil
 		}
 	}
-	want := map[Fault]string{Weakened: passed, Deleted: "", Skipped: skipped}[f]
-	if d.i.Language == "c" {
+	states := map[Fault]string{Deleted: "", Skipped: skipped}
+	want, ok := states[f]
+	if !ok || d.i.Language == "c" {
 		want = passed
 	}
 	return got.all(o.ids, want), nil

@@ -60,7 +60,7 @@ func NewCasesCmd(env *kit.Env) *cobra.Command {
 	var o CaseOptions
 	cmd := &cobra.Command{
 		Use:   "cases",
-		Short: "Measure the verifier on generated changes: true fixes, and fourteen ways not to be one",
+		Short: "Measure the verifier on generated changes: true fixes, and nineteen ways not to be one",
 		Long: "Generates small repositories in several languages, and for each a true fix and a change with each known fault,\n" +
 			"and verifies all of them as `daybreak verify` does. With --instances the cases are made from historical fixes,\n" +
 			"each labelled by running its tests. Prints false accepts and false rejects by fault. The exit code is 0 when\n" +
