@@ -185,7 +185,8 @@ func writeSuite(b *strings.Builder, s task.SuiteResult) {
 		}
 		b.WriteString("\n")
 	}
-	list("Flaky, with and without this change", s.Flaky)
+	list("Flaky, seen to fail without this change too, now or in a verification before", s.Flaky)
+	list("Unsteady with this change", s.Unsteady)
 	list("Failing now", s.NewlyFailing)
 	list("Passed before and gone or skipped now", s.Lost)
 }

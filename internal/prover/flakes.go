@@ -44,13 +44,23 @@ func (p *Prover) Verify(ctx context.Context, c config.Repo, job verify.Job) (tas
 	return v, nil
 }
 
-// learned are the tests that flaked. What a known one does in a later suite is held to be chance, so
-// a change that was refused teaches nothing: only the base's own runs do, and those of what was accepted.
+// learned are the tests that flaked on the base. What a known one does in a later suite is held to
+// be chance, so what a change was seen to do teaches nothing; and of a change that was refused not
+// even the base's own reruns do, whose tests it chose.
 func learned(v task.Verdict, b verify.Baseline) []string {
-	if !v.Kind.Accepted() {
-		return slices.Clone(b.Flickering)
+	out := slices.Clone(b.Flickering)
+	if !v.Kind.Accepted() || v.Table == nil {
+		return out
 	}
-	return slices.Concat(v.Suite.Flaky, b.Flickering)
+	for i, t := range v.Table.Tests {
+		if slices.Contains(v.Suite.Flaky, t.Test) && slices.ContainsFunc(v.Table.Runs, func(r task.TableRun) bool {
+			s, ok := r.At(i)
+			return r.What == task.BaseAgain && ok && s != task.Pass && s != task.Skip && s != task.XFail
+		}) {
+			out = append(out, t.Test)
+		}
+	}
+	return out
 }
 
 // remember adds one verification. Of too many tests those that flaked least are forgotten.

@@ -37,12 +37,20 @@ func TestFlakesAreRemembered(t *testing.T) {
 	}
 }
 
-// TestRefusedTeachNothing: whoever makes tests flake with a change that is refused does not excuse
-// them for the next one.
-func TestRefusedTeachNothing(t *testing.T) {
-	b := verify.Baseline{Flickering: []string{"base"}}
-	for kind, want := range map[task.VerdictKind]string{task.Verified: "[head base]", task.VerifiedWeak: "[head base]", task.Regression: "[base]", task.Incomplete: "[base]"} {
-		if got := fmt.Sprint(learned(task.Verdict{Kind: kind, Suite: task.SuiteResult{Flaky: []string{"head"}}}, b)); got != want {
+// TestOnlyTheBaseTeaches: whoever makes tests flake with a change, accepted or refused, does not
+// excuse them for the next one.
+func TestOnlyTheBaseTeaches(t *testing.T) {
+	b := verify.Baseline{Flickering: []string{"flickers"}}
+	table := &task.Table{
+		Tests: []task.TableTest{{Test: "with the change"}, {Test: "on the base"}, {Test: "elsewhere"}},
+		Runs:  []task.TableRun{{What: "base", Seen: "ppp"}, {What: "whole suite", Seen: "fff"}, {What: task.BaseAgain, Seen: "ppf"}, {What: task.BaseAgain, Seen: "pff"}},
+	}
+	flaky := task.SuiteResult{Flaky: []string{"with the change", "on the base"}}
+	for kind, want := range map[task.VerdictKind]string{
+		task.Verified: "[flickers on the base]", task.VerifiedWeak: "[flickers on the base]", task.NeedsHuman: "[flickers on the base]",
+		task.Regression: "[flickers]", task.Incomplete: "[flickers]",
+	} {
+		if got := fmt.Sprint(learned(task.Verdict{Kind: kind, Suite: flaky, Table: table}, b)); got != want {
 			t.Errorf("%s: %s, want %s", kind, got, want)
 		}
 	}

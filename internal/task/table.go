@@ -15,6 +15,9 @@ type TableTest struct {
 	Rerun string `json:"rerun,omitempty"` // one command that runs this test alone
 }
 
+// BaseAgain is what a run of the base alone is called that came after its ledger's own.
+const BaseAgain = "base again"
+
 // TableRun is a column.
 type TableRun struct {
 	Phase  string       `json:"phase"`              // "P1" …

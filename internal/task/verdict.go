@@ -73,7 +73,8 @@ type SuiteResult struct {
 	NewFailures    int      `json:"new_failures"`
 	Passed         int      `json:"passed"`
 	Skipped        int      `json:"skipped"`
-	Flaky          []string `json:"flaky"`
+	Flaky          []string `json:"flaky"`              // tests that fail now and then, without the change too
+	Unsteady       []string `json:"unsteady,omitempty"` // that do so with the change alone, each with its rates
 	NewlyFailing   []string `json:"newly_failing,omitempty"`
 	Lost           []string `json:"lost,omitempty"` // tests that passed on the base and are gone or skipped
 	Command        string   `json:"command"`

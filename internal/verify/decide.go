@@ -61,6 +61,7 @@ type Facts struct {
 	BaseCopies  BaseCopies
 	CopiesShow  string   // what differed
 	Incomplete  []string // commands that exited 0 without a whole report, unlike on the base
+	Unsteady    []string // stable on the base, failing sometimes with the change, with the rates; too seldom for row 12
 	Tampering   []string // findings that no honest fix has, beyond the rows above
 	Weak        string   // why the tests do not guard the change well, as P6 found
 }
@@ -118,6 +119,9 @@ func table() []row {
 		}},
 		{14, func(f Facts) (task.VerdictKind, string) {
 			return when(len(f.Weakened) > 0, task.NeedsHuman, "a person must judge this first: "+some(f.Weakened))
+		}},
+		{14, func(f Facts) (task.VerdictKind, string) {
+			return when(len(f.Unsteady) > 0, task.NeedsHuman, "a person must judge whether the change makes tests unsteady: "+some(f.Unsteady))
 		}},
 		{15, func(f Facts) (task.VerdictKind, string) {
 			return when(f.BaseCopies == CopiesUndecided, task.NeedsHuman, "the tests cannot run with the base's runner configuration: "+f.CopiesShow)

@@ -83,6 +83,9 @@ func (p *proof) green(ctx context.Context) error {
 		}
 	}
 	p.phase(suite)
+	if k, _ := Decide(p.facts); k.Accepted() {
+		return p.older(ctx)
+	}
 	return nil
 }
 
@@ -334,8 +337,8 @@ func groups(suspects map[string]Place) []Place {
 	return out
 }
 
-// confirm runs what differs again on both sides. Only what fails in every run with the change
-// and in none on the base is a regression; the rest is reported as flaky.
+// confirm runs what differs again on both sides. What fails in every run with the change and in
+// none on the base is a regression; of the rest [proof.unsteady] says whose doing it is.
 func (p *proof) confirm(ctx context.Context, suspects map[string]Place, rec *task.PhaseRecord) error {
 	if len(suspects) == 0 {
 		return nil
@@ -346,7 +349,7 @@ func (p *proof) confirm(ctx context.Context, suspects map[string]Place, rec *tas
 		for range p.confirmations(suspects) {
 			left := map[string]Place{}
 			for id, pl := range suspects {
-				if !flaky[id] {
+				if !flaky[id] || purpose == "green" { // how often it fails with the change is counted
 					left[id] = pl
 				}
 			}
@@ -359,7 +362,7 @@ func (p *proof) confirm(ctx context.Context, suspects map[string]Place, rec *tas
 			}
 			for id := range left {
 				c, there := r.cases[id]
-				flaky[id] = !steady(id, c, there, len(r.cases) > 0)
+				flaky[id] = flaky[id] || !steady(id, c, there, len(r.cases) > 0)
 			}
 		}
 		return nil
@@ -381,12 +384,18 @@ func (p *proof) confirm(ctx context.Context, suspects map[string]Place, rec *tas
 	if err != nil {
 		return err
 	}
+	for id := range suspects {
+		if !flaky[id] || crowded[id] {
+			delete(flaky, id)
+		}
+	}
+	if err := p.unsteady(ctx, suspects, flaky, rec); err != nil {
+		return err
+	}
 	for _, id := range sortedKeys(suspects) {
 		if crowded[id] {
 			p.facts.Regressions = append(p.facts.Regressions, id+" (only with the whole suite: it depends on other tests"+p.flaked(id)+")")
-		} else if flaky[id] {
-			p.verdict.Suite.Flaky = append(p.verdict.Suite.Flaky, id)
-		} else {
+		} else if !flaky[id] {
 			p.facts.Regressions = append(p.facts.Regressions, id)
 		}
 	}
@@ -422,7 +431,7 @@ func (p *proof) copies(ctx context.Context, rec *task.PhaseRecord) error {
 		}
 	}
 	for id, c := range r.cases {
-		if c.Status == task.Fail && p.headPassed(id) && p.job.Baseline.Tests[id] != task.Flaky && !slices.Contains(p.verdict.Suite.Flaky, id) {
+		if c.Status == task.Fail && p.headPassed(id) && p.job.Baseline.Tests[id] != task.Flaky && !slices.Contains(p.verdict.Suite.Flaky, id) && !p.saidUnsteady(id) {
 			differ[id] = c.Place
 		}
 	}

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -70,19 +71,22 @@ func (p *proof) guard(ctx context.Context) error {
 	rec := task.PhaseRecord{Phase: "P7", Name: "tamper", Complete: true}
 	for _, f := range p.parts.tamper.Where(func(tamper.SubKind) bool { return true }) {
 		line := fmt.Sprintf("%s:%d %s", f.Path, f.Line, f.Detail)
+		block := f.Severity == "block"
 		switch {
-		case f.SubKind == tamper.TestRenamed, f.SubKind == tamper.TestSkipped:
-			// The results say whether a test is really lost.
-		case f.SubKind == tamper.TestDeleted && slices.ContainsFunc(p.facts.Lost, func(id string) bool { return strings.Contains(f.Detail, lastWord(id)) }):
+		case f.SubKind == tamper.TestRenamed && !block:
+			// Its body is as it was: the results say whether it still runs.
+		case f.SubKind.Lost() && block && slices.ContainsFunc(p.facts.Lost, func(id string) bool { return strings.Contains(f.Detail, lastWord(id)) }):
 			// The results said it already.
-		case f.SubKind.Lost():
+		case f.SubKind.Lost() && (block || f.SubKind != tamper.TestSkipped):
 			p.facts.Lost = append(p.facts.Lost, line)
-		case f.SubKind.Weakened(), f.SubKind == tamper.CopiesTest:
-			p.facts.Weakened = append(p.facts.Weakened, line)
-		case f.SubKind.Reconfigured():
+		case f.SubKind.Reconfigured() && !block:
 			// Row 15 runs it.
-		case f.Severity == "block":
+		case block && !f.SubKind.Weakened():
 			p.facts.Tampering = append(p.facts.Tampering, line)
+		case block:
+			p.facts.Lost = append(p.facts.Lost, line)
+		default:
+			p.facts.Weakened = append(p.facts.Weakened, line)
 		}
 	}
 	p.verdict.Suite.Lost = p.facts.Lost
@@ -179,6 +183,7 @@ func (p *proof) redOutput() string {
 func (p *proof) headOutput() string {
 	var b strings.Builder
 	for _, id := range append(testIDs(p.facts.Tests), p.facts.Regressions...) {
+		id = cmp.Or(p.known(id), id)
 		c, ok := p.headSaw[id]
 		if !ok {
 			c, ok = p.suiteSaw[id]

@@ -36,17 +36,20 @@ type column struct {
 	green bool // or with the change
 	cells map[string]cell
 
-	folded bool // what is not in cells came out as on the base
+	folded bool   // what is not in cells came out as on the base
+	side   string // the purpose of its bench
 }
 
 // saw remembers a run for the table.
 func (p *proof) saw(rec *task.PhaseRecord, purpose string, where []Place, r ran) {
-	c := &column{TableRun: task.TableRun{Phase: rec.Phase, What: "again", Millis: r.millis}, cells: p.cells(r)}
+	c := &column{TableRun: task.TableRun{Phase: rec.Phase, What: "again", Millis: r.millis}, cells: p.cells(r), side: purpose}
 	switch {
 	case purpose == "red":
 		c.What = "base + tests"
 	case purpose == "baseline":
-		c.What = "base again"
+		c.What = task.BaseAgain
+	case purpose == "older":
+		c.What = "the base's tests"
 	case rec.Phase == "P4":
 		c.What = "alone"
 	case rec.Phase == "P7":
@@ -192,6 +195,9 @@ func (p *proof) rows() []task.TableTest {
 	}
 	for _, said := range p.facts.Lost {
 		add(p.known(said), "lost")
+	}
+	for _, said := range p.facts.Unsteady {
+		add(p.known(said), "flaky")
 	}
 	for _, id := range slices.Concat(p.verdict.Suite.Flaky, p.job.Baseline.Flickering) {
 		add(id, "flaky")
