@@ -79,6 +79,8 @@ func TestDecideRowByRow(t *testing.T) {
 		{"13", func(f *Facts) { f.Lost = []string{"L"} }, task.TestLost, "L"},
 		{"12 before 13", func(f *Facts) { f.Regressions, f.Lost = []string{"R"}, []string{"L"} }, task.Regression, ""},
 		{"14", func(f *Facts) { f.Weakened = []string{"a_test.go:3"} }, task.NeedsHuman, "a_test.go:3"},
+		{"14 unsteady", func(f *Facts) { f.Unsteady = []string{"R (fails in 1 of 4 runs)"} }, task.NeedsHuman, "unsteady: R"},
+		{"12 before unsteady", func(f *Facts) { f.Unsteady, f.Regressions = []string{"u"}, []string{"R"} }, task.Regression, ""},
 		{"15 differs", func(f *Facts) { f.BaseCopies, f.CopiesShow = CopiesDiffer, "T fails" }, task.Tamper, "T fails"},
 		{"15 same", func(f *Facts) { f.BaseCopies = CopiesSame }, task.Verified, ""},
 		{"15 undecided", func(f *Facts) { f.BaseCopies = CopiesUndecided }, task.NeedsHuman, ""},
@@ -124,7 +126,7 @@ func TestNothingBadIsVerified(t *testing.T) {
 	for a, first := range bad {
 		for b, second := range bad {
 			f := good()
-			f.Weakened, f.NoFramework = []string{"w"}, true
+			f.Weakened, f.Unsteady, f.NoFramework = []string{"w"}, []string{"u"}, true
 			first(&f)
 			second(&f)
 			if k, _ := Decide(f); k.Accepted() {

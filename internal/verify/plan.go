@@ -269,6 +269,7 @@ func (s Suite) pytestCommands(i int, places []Place, report string) []command {
 	if len(s.Flags) > 0 {
 		own += " " + quoteAll(s.Flags)
 	}
+	own += " -rX" // passes that were not expected are in no other report
 	targets := s.Targets
 	if places != nil {
 		targets = nil
@@ -288,7 +289,9 @@ func (s Suite) pytestCommands(i int, places []Place, report string) []command {
 			env = e + " "
 		}
 	}
-	return []command{s.command(i, own+" --junitxml="+r+tail, env+"python3 -m pytest"+tail, "junit", r)}
+	c := s.command(i, own+" --junitxml="+r+tail, env+"python3 -m pytest"+tail, "junit", r)
+	c.console = "pytest"
+	return []command{c}
 }
 
 // nodeID is pytest's name of a test: path, classes, function. Parameters are left out, since

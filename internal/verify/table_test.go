@@ -45,7 +45,7 @@ func TestTable(t *testing.T) {
 		want   task.VerdictKind
 		table  string
 	}{
-		{"verified", []string{"test", "fix"}, task.Verified, coupon + " fff P4 alone pp P5 whole suite p\n"},
+		{"verified", []string{"test", "fix"}, task.Verified, coupon + " fff P4 alone pp P5 whole suite p P5 the base's tests .\n"},
 		{"no fix", []string{"test"}, task.NotFixed, coupon + " fff P4 alone ff\n"},
 		{"compile only", []string{"compile", "fix"}, task.WeakRed, "TestCoupon (reproduction): P1 base .. P3 base + tests e\n"},
 		{

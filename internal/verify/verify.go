@@ -22,7 +22,7 @@ import (
 )
 
 // Version names the protocol and its code in every verdict.
-const Version = "daybreak-verify/2"
+const Version = "daybreak-verify/3"
 
 // DefaultTimeout is the limit of one suite run when Settings name none.
 const DefaultTimeout = 15 * time.Minute

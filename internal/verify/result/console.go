@@ -41,8 +41,9 @@ var (
 )
 
 // Console adds to a report what only the command's own output says: files that did not build, a
-// test process that died, a build tool that could not start, tests that ran out of time where the
-// report does not tell. tool is "maven", "gradle", "ctest", "trx" or "phpunit"; others add nothing.
+// test process that died, a build tool that could not start, tests that ran out of time or need not
+// have passed where the report does not tell. tool is "maven", "gradle", "ctest", "trx", "phpunit"
+// or "pytest"; others add nothing.
 // It believes nothing good.
 func (r *Report) Console(tool, out string, o Options) {
 	o = o.withDefaults()
@@ -89,6 +90,10 @@ func (r *Report) Console(tool, out string, o Options) {
 					r.problem("%s", m[1])
 				}
 			}
+		case "pytest":
+			if id, ok := strings.CutPrefix(l, "XPASS "); ok {
+				r.unexpected(id)
+			}
 		case "ctest":
 			if m := ctestTimeout.FindStringSubmatch(l); m != nil {
 				r.timeout(m[1])
@@ -112,6 +117,20 @@ func (r *Report) timeout(id string) {
 	for i := range r.Tests {
 		if t := &r.Tests[i]; t.ID == id && t.Status == task.Fail {
 			t.Status, t.Message, t.Signature = task.Timeout, "did not end in time", "timeout"
+		}
+	}
+}
+
+// unexpected marks a test that passes although it is said to fail, and would not have been missed:
+// no reader of JUnit's XML can tell it from a pass. said is its id, and maybe a reason after it.
+func (r *Report) unexpected(said string) {
+	for i := range r.Tests {
+		t := &r.Tests[i]
+		same := func(id string) bool { return said == id || strings.HasPrefix(said, id+" - ") }
+		_, below, found := strings.Cut(said, "/")
+		if t.Status == task.Pass && (same(t.ID) || found && (below == t.ID || strings.HasPrefix(below, t.ID+" - "))) {
+			t.Status, t.Message = task.XFail, "passes although it is expected to fail"
+			return
 		}
 	}
 }

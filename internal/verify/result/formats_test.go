@@ -223,3 +223,20 @@ func BenchmarkParseGo(b *testing.B) {
 		}
 	}
 }
+
+// TestConsoleOfPytest: JUnit's XML has a test that passes although it is marked to fail as a pass.
+func TestConsoleOfPytest(t *testing.T) {
+	r := Report{Outcome: Complete}
+	for _, id := range []string{"tests/test_a.py::test_x", "tests/test_a.py::TestA::test_y[a - b]", "tests/test_a.py::test_x_more"} {
+		r.Tests = append(r.Tests, Test{ID: id, Status: task.Pass})
+	}
+	r.Tests = append(r.Tests, Test{ID: "tests/test_a.py::test_z", Status: task.Fail})
+	r.Console("pytest", "..\nXPASS tests/test_a.py::test_x - later\nXPASS tests/test_a.py::TestA::test_y[a - b]\nXPASS tests/test_a.py::test_z\nXPASS\n", Options{})
+	got := ""
+	for _, x := range r.Tests {
+		got += string(x.Status) + " "
+	}
+	if got != "xfail xfail pass fail " {
+		t.Error(got)
+	}
+}
