@@ -69,6 +69,7 @@ func (v verdicts) short() bool {
 // where there was time to find out.
 func (v verdicts) comparable() (recorded, now string, err error) {
 	short := v.short()
+	older := v.both("phases", "name", "older tests") // an earlier build ran none
 	_, a := v[0]["table"]
 	_, b := v[1]["table"]
 	var out [2]string
@@ -80,7 +81,7 @@ func (v verdicts) comparable() (recorded, now string, err error) {
 			delete(doc, "table")
 		}
 		if t, ok := doc["table"].(map[string]any); ok {
-			t["runs"] = without(t["runs"], func(r map[string]any) bool { return r["phase"] == "P6" || r["what"] == "reached tests" })
+			t["runs"] = without(t["runs"], func(r map[string]any) bool { return r["phase"] == "P6" || r["what"] == "reached tests" || !older && r["what"] == "the base's tests" })
 		}
 		if g, ok := doc["guard"].(map[string]any); ok {
 			delete(g, "mutants")
@@ -110,7 +111,7 @@ func (v verdicts) comparable() (recorded, now string, err error) {
 			case "regression": // says why nothing ran before it, where the suite is slow
 				delete(p, "note")
 			}
-			return p["name"] == "impact"
+			return p["name"] == "impact" || !older && p["name"] == "older tests"
 		})
 		strip(doc)
 		b, err := json.MarshalIndent(doc, "", " ")
@@ -120,6 +121,17 @@ func (v verdicts) comparable() (recorded, now string, err error) {
 		out[i] = string(b)
 	}
 	return out[0], out[1], nil
+}
+
+// both reports whether both documents have an object in the list whose field is the value.
+func (v verdicts) both(list, field, value string) bool {
+	n := 0
+	for _, doc := range v {
+		if slices.ContainsFunc(objects(doc[list]), func(o map[string]any) bool { return o[field] == value }) {
+			n++
+		}
+	}
+	return n == len(v)
 }
 
 func objects(list any) []map[string]any {
