@@ -20,8 +20,8 @@ const (
 // Words for tests and what runs them, and for how they come out. A sentence with one of each is
 // about an outcome. Letters are folded: small, without accents.
 var (
-	tested = regexp.MustCompile(`\b(?:tests?|test-?(?:suites?|runs?|cases?)|testsuites?|suites?|specs?|ci|pipelines?|workflow runs?|regressions?|benchmarks?|unittests?|linters?|linting|type-?check(?:er|ing|s)?` +
-		`|(?:all|ci|the|status|required|other|these|those|lint|types?|pre-commit|existing|every|each) checks?|(?:all|ci|the|every|each|full|clean|release|debug|docker) builds?|compil(?:es|ation)` +
+	tested = regexp.MustCompile(`\b(?:tests?|test-?(?:suites?|runs?|cases?)|testsuites?|suites?|specs|ci|(?:test|build|full|whole|entire|github) pipelines?|workflow runs?|benchmarks?|unittests?|linters?|linting|type-?check(?:er|ing|s)?` +
+		`|(?:all|ci|the|status|required|other|these|those|lint|types?|pre-commit|existing) checks|(?:ci|lint|status|pre-commit|every|each) check|(?:all|ci|the|every|each|full|clean|release|debug|docker) builds?` +
 		`|pytest|nosetests|tox|nox|jest|mocha|vitest|karma|cypress|playwright|rspec|minitest|phpunit|ctest|gtest|googletest|junit|testng|surefire|maven|mvn|gradlew?|bazel|cargo|clippy|nextest` +
 		`|tsc|eslint|prettier|mypy|pyright|ruff|flake8|pylint|staticcheck|golangci-lint|gofmt|go (?:test|vet|build)|npm (?:test|t|run)|yarn|pnpm|make (?:test|check|lint|ci|all)|dotnet (?:test|build)|rake|sanitizers?|valgrind|race detector|fuzz(?:er|ing)` +
 		`|testes?|testlaufe?|testlauf|testen|tester(?:na|ne)?|testy|testow|testler\w*|pruebas?|prove)\b|тест|сборк|测试|測試|用例|构建|流水线|テスト|ヒルト|ビルド|테스트|빌드`)
@@ -34,7 +34,7 @@ var (
 	// Outcomes that need no word for a test.
 	outcomes = regexp.MustCompile(`\b(?:everything|all of (?:it|them|these)|they all|it all|all|both)(?: \w+)? (?:pass(?:es|ed)?|succeed(?:s|ed)?|(?:is|are|was|were|stays?|remains?|looks?) (?:\w+ )?(?:green|ok|fine|clean|good|passing)|works?|builds?|compiles?)\b` +
 		`|\b(?:nothing|none|no one)(?: \w+)? (?:fails?|failed|breaks?|broke|regress\w*)\b` +
-		`|\b(?:no|without(?: any)?|zero|0)\W+(?:(?:new|other|known|further|test) )*(?:regress\w+|failures?|failing)\b|\bno-?regressions?\b` +
+		`|\b(?:no|without(?: any)?|zero|0)\W+(?:(?:new|other|known|further|test) )*(?:regress\w+|failures?|failing)\b|\bno-?regressions?\b|\bregressions?\W+(?:none|no|0|zero)\b|\bcompiles? (?:cleanly|fine|without (?:errors?|warnings?))` +
 		`|\b\d[\d,.]*(?: \w+)? (?:pass(?:e[sd]|ing)|failed|failing|failures|succeeded)\b|\b\d+ (?:of|out of|/) \d+ (?:pass|succe|ok|green)` +
 		`|^\W*(?:status|results?|outcome|verification|verdict)\W+(?:is |was |were )?(?:all )?(?:pass|ok|green|succe|fail|clean|good|\d)` +
 		`|^\W*(?:all |now |and |it |still |again )*(?:pass(?:e[sd]|ing)?|green|ok|succe(?:eds?|ss\w*)|good|lgtm|works)(?: now| again| too| locally)*\W*$` +

@@ -60,7 +60,7 @@ func TestFilterDropsOutcomes_MOD06(t *testing.T) {
 		"All t\u200bests pass.", "All tests pa\u00adss.", "All tests\u00a0pass.", "The tests paſs.", "All tests ｐａｓｓ.", "All tests p\u0430ss.", "All tests pa\u0301ss.", "All tests 𝐩𝐚𝐬𝐬.", "Tests ✅",
 		"> All tests\n> pass.", "- All tests\n  pass.", "  All tests\n  pass.", "```\nall tests\npass\n```", "| suite | pass |", "All of the tests, e.g. the slow ones, pass.",
 		"No tests fail.", "No test regressed.", "No test is broken.", "no-regressions.", "There are no regressions.", "zero failures", "The failing test no longer fails.", "All of them are green now.",
-		"CI is green", "CI: green.", "The full CI pipeline ran green.", "Nothing breaks.", "312 passed.", "All four pass.", "Line coverage is 100 %.",
+		"CI is green", "CI: green.", "The full CI pipeline ran green.", "Nothing breaks.", "312 passed.", "All four pass.", "Line coverage is 100 %.", "Regressions: none.", "It compiles cleanly.", "Every check passes.",
 		"Les tests passent tous.", "Alle Tests laufen durch.", "Todas las pruebas pasan.", "Todos os testes passam.", "I test passano.", "Alle tests slagen.", "Testy przechodzą.", "Testler başarılı.", "Alla tester är gröna.",
 		"Все тесты проходят.", "所有测试都通过了。", "テストはすべて成功した。", "모든 테스트가 통과했습니다.", "كل الاختبارات ناجحة.",
 		"It is twice as fast.", "Parsing is 3x faster.", "Performance is unchanged.", "It runs 20 % quicker than before.", "A noticeable speed-up.",
@@ -97,7 +97,7 @@ func TestFilterKeepsWhatExists(t *testing.T) {
 		"Total() subtracts the coupon in the loop, once for every line.", "The fix is in cart/total.go, and applyCoupon stays.", "`Total` now takes `max` of 0 and the rest.",
 		"TestCouponOnce covers it; it raised OverdraftError or `ValueError`.", "The flag --dry-run and `dry_run` are read there.", "The report says that wholeCart is ignored, which is CVE-2024-1111.",
 		"The test passes a negative number to it.", "The build tag was wrong, so nothing passed through.", "The price is 3 times too high.", "A pass over the list is enough.", "Tests for it come with the change.",
-		"Adds a regression test for the failing input.", "It checks whether the read failed.", "Reading and/or writing is I/O (see Total).", "In shop/cart/ it is read once.", "The sum of coupons is wrong.\n\n  total -= applyCoupon\n\n- One.\n- Two:\n  three.",
+		"Adds a regression test for the failing input.", "It checks whether the read failed.", "Fixes a regression where Total fails for an empty cart.", "The spec allows it, but Total fails.", "The check succeeds for an empty cart.", "Reading and/or writing is I/O (see Total).", "In shop/cart/ it is read once.", "The sum of coupons is wrong.\n\n  total -= applyCoupon\n\n- One.\n- Two:\n  three.",
 		"# Cause\n\nThe loop is left too early.\n\n1. Read.\n2. Write.", "```go\nreal_name := Total(cart)\n```\n\nThat is all.", "Die Summe wird zu früh gekürzt.", "合計が負になる。それを防ぐ。", "Сумма вычитается дважды.", "The angle α is in [0, 2π).",
 	} {
 		if kept, gone := Filter("cause", s, known()); kept != s {
