@@ -102,6 +102,23 @@ const (
 	maxIndexBytes = 16 << 30
 )
 
+// ReadIndexed reads what [BuildIndex] said, behind whatever else was: its last line.
+func ReadIndexed(out []byte) (done Indexed, err error) {
+	if err := json.Unmarshal(LastLine(out), &done); err != nil {
+		return done, errors.New("what the sandbox says is not what this version speaks")
+	}
+	return done, done.Check()
+}
+
+// LastLine is the last line that has its end.
+func LastLine(out []byte) []byte {
+	end := bytes.LastIndexByte(out, '\n')
+	if end < 0 {
+		return nil
+	}
+	return out[bytes.LastIndexByte(out[:end], '\n')+1 : end]
+}
+
 // Check refuses what no [BuildIndex] says.
 func (x Indexed) Check() error {
 	seen, total := map[string]bool{}, int64(0)

@@ -2,7 +2,6 @@ package guest_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,14 +15,15 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/guest"
 )
 
-func buildIndex(t *testing.T, o guest.IndexOptions) (done guest.Indexed) {
+func buildIndex(t *testing.T, o guest.IndexOptions) guest.Indexed {
 	t.Helper()
 	var said bytes.Buffer
 	if err := guest.BuildIndex(t.Context(), o, &said); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(said.Bytes(), &done); err != nil || done.Check() != nil {
-		t.Fatalf("%s: %v, %v", said.Bytes(), err, done.Check())
+	done, err := guest.ReadIndexed(append([]byte("finding symbols: 1 of 1\n"), said.Bytes()...))
+	if err != nil {
+		t.Fatalf("%s: %v", said.Bytes(), err)
 	}
 	return done
 }

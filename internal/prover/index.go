@@ -1,7 +1,6 @@
 package prover
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -115,7 +114,7 @@ func (p *Prover) IndexTelling(ctx context.Context, s snapshot.Snapshot, tell git
 // recorded.
 func (p *Prover) buildIndex(ctx context.Context, s snapshot.Snapshot, m *snapshot.IndexMaking, tell git.Progress) (done guest.Indexed, trouble, err error) {
 	spec := p.Spec(purposeIndex, s)
-	spec.Home, spec.System, spec.Index, spec.Once = sandbox.Layers{}, sandbox.Layers{}, "", true
+	spec.Home, spec.System, spec.Index = sandbox.Layers{}, sandbox.Layers{}, ""
 	argv := []string{sandbox.GuestPath, "index", "--out", indexOut}
 	changed, earlier, release := p.since(ctx, s, &spec)
 	defer release()
@@ -147,10 +146,8 @@ func (p *Prover) buildIndex(ctx context.Context, s snapshot.Snapshot, m *snapsho
 		trouble = fmt.Errorf("it took more than %s", indexTime)
 	case res.ExitCode != 0 || res.Error != "":
 		trouble = fmt.Errorf("exit code %d: %s", res.ExitCode, strings.Join(lastLines(output(res), 1), ""))
-	case json.Unmarshal(lastLine(res.Head), &done) != nil:
-		trouble = errors.New("what the sandbox says is not what this version speaks")
 	default:
-		trouble = done.Check()
+		done, trouble = guest.ReadIndexed(res.Head)
 	}
 	if trouble != nil {
 		return done, trouble, nil
@@ -174,20 +171,11 @@ func follow(ctx context.Context, g *guest.Client, r guest.ExecRequest, tell git.
 		if res, err = g.Wait(ctx, res.Proc, int64(indexTick)); err != nil {
 			break
 		}
-		if stage, done, total, ok := guest.ReadProgress(string(lastLine(res.Head))); ok {
+		if stage, done, total, ok := guest.ReadProgress(string(guest.LastLine(res.Head))); ok {
 			tell(stage, done, total)
 		}
 	}
 	return res, err
-}
-
-// lastLine is the last line that has its end.
-func lastLine(out []byte) []byte {
-	end := bytes.LastIndexByte(out, '\n')
-	if end < 0 {
-		return nil
-	}
-	return out[bytes.LastIndexByte(out[:end], '\n')+1 : end]
 }
 
 // indexOut is where the index is built inside.
