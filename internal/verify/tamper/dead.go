@@ -20,6 +20,7 @@ const (
 	whyAfter     = "after the end of its block"
 	whyUncalled  = "in a function that nothing calls"
 	whyAlone     = "in something that nobody waits for"
+	whyShadowed  = "told to a test that nobody runs"
 	whyUnbuilt   = "where it is not compiled"
 )
 
@@ -49,10 +50,11 @@ type deadFinder struct {
 	spans   []span
 	gone    []bool          // tokens in what was found dead
 	vars    map[string]bool // declared by Go's var
+	lazy    map[string]bool // functions that a call alone does not run to their end
 }
 
 func newDeadFinder(toks []token, closing []int, l syntax.Lang) *deadFinder {
-	d := &deadFinder{folder: folder{l: l, names: map[string][]token{}}, toks: toks, closing: closing, opening: make([]int, len(toks)), parent: make([]int, len(toks)), gone: make([]bool, len(toks)), vars: map[string]bool{}}
+	d := &deadFinder{folder: folder{l: l, names: map[string][]token{}}, toks: toks, closing: closing, opening: make([]int, len(toks)), parent: make([]int, len(toks)), gone: make([]bool, len(toks)), vars: map[string]bool{}, lazy: map[string]bool{}}
 	var open []int
 	for i, t := range toks {
 		d.opening[i], d.parent[i] = -1, -1

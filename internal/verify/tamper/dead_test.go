@@ -57,13 +57,14 @@ func TestDeadGo(t *testing.T) {
 			"_ = func() {\nCHECK}", "check := func() {\nCHECK}\n_ = check", "var check func()\ncheck = func() {\nCHECK}\n_ = check", "check := func(t *testing.T) {\nCHECK}\nif false {\ncheck(t)\n}",
 			"a := func() {\nCHECK}\nb := func() {\na()\n}\n_ = b", "fs := []func(){func() {\nCHECK}}\n_ = fs",
 			"go func() {\nCHECK}()",
+			"var none []int\nfor range none {\nCHECK}", "for range make([]int, 0) {\nCHECK}", "t := &testing.T{}\nCHECK", "t := new(testing.T)\nCHECK", "func(t *testing.T) {\nCHECK}(&testing.T{})", "check := func() {\nCHECK}\nif check == nil {\n}",
 		},
 		live: []string{
 			"for range 1 {\nCHECK}", "for i := 0; i < 1; i++ {\nCHECK}", "for _, y := range []int{1} {\n_ = y\nCHECK}", "cases := []int{}\ncases = append(cases, 1)\nfor range cases {\nCHECK}",
 			"t.Run(\"a\", func(t *testing.T) {\nCHECK})", "check := func() {\nCHECK}\ncheck()", "var check func(int)\ncheck = func(n int) {\nif n > 0 {\ncheck(n-1)\n}\nCHECK}\ncheck(3)", "func() {\nCHECK}()", "defer func() {\nCHECK}()",
 			"done := make(chan bool)\ngo func() {\nCHECK\ndone <- true\n}()\n<-done", "var wg sync.WaitGroup\nwg.Add(1)\ngo func() {\ndefer wg.Done()\nCHECK}()\nwg.Wait()", "var g errgroup.Group\ng.Go(func() error {\nCHECK\nreturn nil\n})\n_ = g.Wait()",
 			"fs := []func(){func() {\nCHECK}}\nfor _, f := range fs {\nf()\n}", "tests := []struct {\nname string\ncheck func()\n}{\n{\"a\", func() {\nCHECK}},\n}\nfor _, tt := range tests {\ntt.check()\n}",
-			"srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {\nCHECK}))\ndefer srv.Close()", "h := &fake{call: func() {\nCHECK}}\nUse(h)", "t.Cleanup(func() {\nCHECK})", "timeNow = func() {\nCHECK}",
+			"srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {\nCHECK}))\ndefer srv.Close()", "h := &fake{call: func() {\nCHECK}}\nUse(h)", "t.Cleanup(func() {\nCHECK})", "var all []int\nall = append(all, 1)\nfor range all {\nCHECK}", "inner := &testing.T{}\n_ = inner\nCHECK", "timeNow = func() {\nCHECK}",
 			"go func() {\nCHECK}()\ntime.Sleep(time.Second)",
 			"{\nCHECK}",
 		},
@@ -105,10 +106,11 @@ func TestDeadJavaScript(t *testing.T) {
 			"const cases = [];\ncases.forEach((c) => { CHECK });", "const cases = [];\nfor (const c of cases) { CHECK }", "switch (1) { case 2: CHECK }", "switch (true) {\ncase false:\nCHECK\n}", "false && CHECK", "true || CHECK", "false ? expect(x).toBe(1) : null;",
 			"const check = () => { CHECK };", "const check = () => expect(x).toBe(1);", "function check() {\nCHECK\n}", "const check = function () { CHECK };", "const check = () => { CHECK }\nvoid check", "() => { CHECK };", "const o = { check: () => { CHECK } };", "class Check { run() { CHECK } }", "if (x) { return; CHECK }", "for (;;) { break; CHECK }",
 			"Promise.resolve().then(() => { CHECK });", "setTimeout(() => { CHECK }, 100);",
+			"new Promise(() => { CHECK });", "(async () => { CHECK })();", "const g = function* () { CHECK }; g();", "async function check() { CHECK }\ncheck();", "new Array(0).forEach(() => { CHECK });", "Object.keys({}).forEach(() => { CHECK });", "void 0 && expect(x).toBe(1);",
 		},
 		live: []string{
 			"for (const y of [1]) { CHECK }", "[1].forEach(() => { CHECK });", "const check = () => { CHECK };\ncheck();", "function check() {\nCHECK\n}\ncheck();", "const check = () => { CHECK }\n[1].forEach(check)", "(() => { CHECK })();", "(function () { CHECK })();", "await p.then(() => { CHECK });", "return p.then(() => { CHECK });",
-			"emitter.on('x', () => { CHECK });", "const o = { check: () => { CHECK } };\nuse(o);", "class Check { run() { CHECK } }\nnew Check().run();", "mock.impl = () => { CHECK };", "await new Promise((r) => setTimeout(() => { CHECK r(); }, 1));", "Promise.resolve().then(() => { CHECK });\nawait flush();", "const cases = [];\ncases.push(1);\ncases.forEach((c) => { CHECK });", "await Promise.all([1].map(async () => { CHECK }));",
+			"emitter.on('x', () => { CHECK });", "const o = { check: () => { CHECK } };\nuse(o);", "class Check { run() { CHECK } }\nnew Check().run();", "mock.impl = () => { CHECK };", "await new Promise((r) => setTimeout(() => { CHECK r(); }, 1));", "Promise.resolve().then(() => { CHECK });\nawait flush();", "const cases = [];\ncases.push(1);\ncases.forEach((c) => { CHECK });", "await (async () => { CHECK })();", "async function check() { CHECK }\nawait check();", "const p = new Promise((r) => { CHECK r(); });\nawait p;", "Object.keys(x).forEach(() => { CHECK });", "await Promise.all([1].map(async () => { CHECK }));",
 		},
 	}.run(t)
 	old := "it('a', async () => {\n  await expect(f()).rejects.toThrow('x');\n  expect(1).toBe(g());\n});\n"
@@ -124,20 +126,20 @@ func TestDeadBraces(t *testing.T) {
 		path: "src/test/java/ATest.java", frame: "class ATest {\n  @Test\n  void a() {\n    int x = f();\nBODY\n    g(x);\n  }\n}\n", check: "assertEquals(1, x);",
 		dead: []string{
 			"if (false) { CHECK }", "if (false) CHECK", "while (false) { CHECK }", "for (; false; ) { CHECK }", "for (int i = 0; i < 0; i++) { CHECK }", "for (String s : List.of()) { CHECK }", "for (String s : new ArrayList<String>()) { CHECK }", "for (int i : new int[0]) { CHECK }", "List.of().forEach(y -> assertEquals(1, x));",
-			"Runnable r = () -> { CHECK };", "Runnable r = () -> assertEquals(1, x);", "class Inner { void check() { CHECK } }", "if (x > 0) { return; CHECK }", "boolean on = false;\nif (on) { CHECK }", "switch (1) { case 2: CHECK }",
+			"Runnable r = () -> { CHECK };", "Runnable r = () -> assertEquals(1, x);", "class Inner { void check() { CHECK } }", "if (x > 0) { return; CHECK }", "boolean on = false;\nif (on) { CHECK }", "switch (1) { case 2: CHECK }", "new Thread(() -> { CHECK }).start();", "Optional.empty().ifPresent(y -> assertEquals(1, x));", "if (Boolean.FALSE) { CHECK }", "Object o = new Object() { void check() { CHECK } };",
 		},
 		live: []string{
-			"Runnable r = () -> { CHECK };\nr.run();", "run(() -> { CHECK });", "for (int i : new int[]{1}) { CHECK }", "class Inner { void check() { CHECK } }\nnew Inner().check();", "try (var s = open()) { CHECK }", "new Expectations() {{ CHECK }};", "new Thread(() -> { CHECK }).start();",
+			"Runnable r = () -> { CHECK };\nr.run();", "run(() -> { CHECK });", "for (int i : new int[]{1}) { CHECK }", "class Inner { void check() { CHECK } }\nnew Inner().check();", "try (var s = open()) { CHECK }", "new Expectations() {{ CHECK }};", "Thread th = new Thread(() -> { CHECK });\nth.start();\nth.join();", "Object o = new Object() { void check() { CHECK } };\no.check();", "executor.submit(() -> { CHECK }).get();", "command.execute(() -> { CHECK });",
 		},
 	}.run(t)
 	around{
 		path: "Shop.Tests/ATests.cs", frame: "public class ATests {\n  [Fact]\n  public void A() {\n    var x = F();\nBODY\n    G(x);\n  }\n}\n", check: "Assert.Equal(1, x);",
 		dead: []string{
 			"if (false) { CHECK }", "while (false) { CHECK }", "foreach (var y in new int[0]) { CHECK }", "foreach (var y in Array.Empty<int>()) { CHECK }", "foreach (var y in Enumerable.Empty<int>()) { CHECK }", "Action a = () => { CHECK };", "Action a = () => Assert.Equal(1, x);", "void Check() { CHECK }", "void Check() => Assert.Equal(1, x);",
-			"_ = () => { CHECK };", "Action a = delegate { CHECK };", "if (x > 0) { return; CHECK }", "\n#if NEVER\nCHECK\n#endif\n",
+			"_ = () => { CHECK };", "Action a = delegate { CHECK };", "if (x > 0) { return; CHECK }", "\n#if NEVER\nCHECK\n#endif\n", "Task.Run(() => { CHECK });",
 		},
 		live: []string{
-			"Action a = () => { CHECK };\na();", "void Check() { CHECK }\nCheck();", "void Check() => Assert.Equal(1, x);\nCheck();", "Run(() => { CHECK });", "foreach (var y in new[] { 1 }) { CHECK }", "using (var s = Open()) { CHECK }",
+			"Action a = () => { CHECK };\na();", "void Check() { CHECK }\nCheck();", "void Check() => Assert.Equal(1, x);\nCheck();", "Run(() => { CHECK });", "foreach (var y in new[] { 1 }) { CHECK }", "using (var s = Open()) { CHECK }", "await Task.Run(() => { CHECK });", "Task.Run(() => { CHECK }).Wait();", "var task = Task.Run(() => { CHECK });\ntask.Wait();",
 		},
 	}.run(t)
 	around{
@@ -145,25 +147,26 @@ func TestDeadBraces(t *testing.T) {
 		dead: []string{
 			"if false { CHECK }", "while false { CHECK }", "for _ in 0..0 { CHECK }", "for _ in Vec::<i32>::new() { CHECK }", "for _ in std::iter::empty::<i32>() { CHECK }", "for _ in vec![] { CHECK }", "let _ = || { CHECK };", "let check = || { CHECK };", "fn check() { CHECK }", "fn check() { CHECK }\nlet _ = check;",
 			"match 1 { 2 => { CHECK }, _ => {} }", "#[cfg(any())]\nCHECK", "#[cfg(any())] { CHECK }", "#[cfg(not(test))] { CHECK }", "if x > 0 { return; CHECK }", "if !true { CHECK }", "loop { break; CHECK }",
+			"async { CHECK };", "let _f = async { CHECK };", "for _ in &[0i32; 0] { CHECK }", "thread::spawn(move || { CHECK });", "let check = move || { CHECK };\ndrop(check);",
 		},
 		live: []string{
-			"let check = || { CHECK };\ncheck();", "fn check() { CHECK }\ncheck();", "let h = thread::spawn(move || { CHECK });\nh.join().unwrap();", "for _ in 0..1 { CHECK }", "for _ in [1, 2] { CHECK }", "v.iter().for_each(|y| { CHECK });", "#[cfg(test)]\nCHECK", "rt.block_on(async { CHECK });", "let r = (|| { CHECK })();", "unsafe { CHECK }",
+			"let check = || { CHECK };\ncheck();", "fn check() { CHECK }\ncheck();", "let h = thread::spawn(move || { CHECK });\nh.join().unwrap();", "for _ in 0..1 { CHECK }", "for _ in [1, 2] { CHECK }", "v.iter().for_each(|y| { CHECK });", "#[cfg(test)]\nCHECK", "rt.block_on(async { CHECK });", "let r = (|| { CHECK })();", "unsafe { CHECK }", "async { CHECK }.await;", "block_on(async move { CHECK });", "let fut = async { CHECK };\nrt.block_on(fut);",
 		},
 	}.run(t)
 	around{
 		path: "tests/a_test.cpp", frame: "TEST(A, B) {\n  int x = f();\nBODY\n  g(x);\n}\n", check: "EXPECT_EQ(x, 1);",
 		dead: []string{
 			"if (0) { CHECK }", "if (false) CHECK", "while (0) { CHECK }", "for (;0;) { CHECK }", "for (int i = 0; i < 0; ++i) { CHECK }", "for (auto y : std::vector<int>{}) { CHECK }", "auto check = [&] { CHECK };", "auto check = [&]() { CHECK };", "struct Inner { void check() { CHECK } };", "if (x) { return; CHECK }",
-			"\n#ifdef NEVER\nCHECK\n#endif\n", "\n#if (0)\nCHECK\n#endif\n", "\n#if 1\n#else\nCHECK\n#endif\n", "auto check = [&]() { CHECK };\n(void)check;",
+			"\n#ifdef NEVER\nCHECK\n#endif\n", "\n#if (0)\nCHECK\n#endif\n", "\n#if 1\n#else\nCHECK\n#endif\n", "auto check = [&]() { CHECK };\n(void)check;", "std::vector<int> v;\nfor (auto y : v) { CHECK }",
 		},
 		live: []string{
-			"auto check = [&] { CHECK };\ncheck();", "[&] { CHECK }();", "std::thread th([&] { CHECK });\nth.join();", "for (auto y : std::vector<int>{1}) { CHECK }", "do { CHECK } while (0);", "struct Inner { void check() { CHECK } };\nInner().check();", "\n#if 1\nCHECK\n#endif\n", "{ CHECK }",
+			"auto check = [&] { CHECK };\ncheck();", "[&] { CHECK }();", "std::thread th([&] { CHECK });\nth.join();", "for (auto y : std::vector<int>{1}) { CHECK }", "do { CHECK } while (0);", "struct Inner { void check() { CHECK } };\nInner().check();", "\n#if 1\nCHECK\n#endif\n", "{ CHECK }", "std::vector<int> v;\nv.push_back(1);\nfor (auto y : v) { CHECK }",
 		},
 	}.run(t)
 	around{
 		path: "tests/ATest.php", frame: "<?php\nclass ATest extends TestCase {\n  public function testA() {\n    $x = f();\nBODY\n    g($x);\n  }\n}\n", check: "$this->assertSame(1, $x);",
 		dead: []string{
-			"if (false) { CHECK }", "if (0): CHECK endif;", "while (false) { CHECK }", "for (;false;) { CHECK }", "foreach ([] as $y) { CHECK }", "$c = function () use ($x) { CHECK };", "$c = function () use ($x): void { CHECK };", "if ($x) { return; CHECK }", "false && CHECK", "$cases = [];\nforeach ($cases as $c) { CHECK }",
+			"if (false) { CHECK }", "if (0): CHECK endif;", "while (false) { CHECK }", "for (;false;) { CHECK }", "foreach ([] as $y) { CHECK }", "$c = function () use ($x) { CHECK };", "$c = function () use ($x): void { CHECK };", "if ($x) { return; CHECK }", "false && CHECK", "$cases = [];\nforeach ($cases as $c) { CHECK }", "$c = fn() => $this->assertSame(1, $x);", "function inner($x) { CHECK }",
 		},
 		live: []string{
 			"$c = function () use ($x) { CHECK };\n$c();", "foreach ([1] as $y) { CHECK }", "$this->run(function () use ($x) { CHECK });", "array_map(function ($y) use ($x) { CHECK }, [1]);",
@@ -192,10 +195,10 @@ func TestDeadRuby(t *testing.T) {
 		path: "test/a_test.rb", frame: "class ATest < Minitest::Test\n  def test_a\n    x = f\nBODY\n    g(x)\n  end\nend\n", check: "assert_equal 1, x",
 		dead: []string{
 			"    if false\n      CHECK\n    end", "    unless true\n      CHECK\n    end", "    CHECK if false", "    CHECK unless true", "    while false\n      CHECK\n    end", "    [].each do |y|\n      CHECK\n    end", "    0.times { CHECK }", "    false && CHECK", "    false and CHECK", "    if true\n    else\n      CHECK\n    end", "    case 1\n    when 2\n      CHECK\n    end",
-			"    check = -> { CHECK }", "    check = lambda do\n      CHECK\n    end", "    check = proc { CHECK }", "    def inner\n      CHECK\n    end", "    cases = []\n    cases.each do |c|\n      CHECK\n    end", "    [1].each do |y|\n      next\n      CHECK\n    end",
+			"    check = -> { CHECK }", "    check = lambda do\n      CHECK\n    end", "    check = proc { CHECK }", "    def inner\n      CHECK\n    end", "    cases = []\n    cases.each do |c|\n      CHECK\n    end", "    [1].each do |y|\n      next\n      CHECK\n    end", "    (1..0).each { CHECK }", "    Thread.new { CHECK }",
 		},
 		live: []string{
-			"    [1].each do |y|\n      CHECK\n    end", "    1.times { CHECK }", "    check = -> { CHECK }\n    check.call", "    check = lambda do\n      CHECK\n    end\n    run(&check)", "    run { CHECK }", "    def inner\n      CHECK\n    end\n    inner", "    begin\n      CHECK\n    end", "    cases = []\n    cases << 1\n    cases.each do |c|\n      CHECK\n    end",
+			"    [1].each do |y|\n      CHECK\n    end", "    1.times { CHECK }", "    (0..1).each { CHECK }", "    Thread.new { CHECK }.join", "    th = Thread.new { CHECK }\n    th.join", "    check = -> { CHECK }\n    check.call", "    check = lambda do\n      CHECK\n    end\n    run(&check)", "    run { CHECK }", "    def inner\n      CHECK\n    end\n    inner", "    begin\n      CHECK\n    end", "    cases = []\n    cases << 1\n    cases.each do |c|\n      CHECK\n    end",
 		},
 	}.run(t)
 	old := "class ATest < Minitest::Test\n  def test_a\n    assert_equal 1, f\n  end\nend\n"

@@ -141,7 +141,7 @@ func (f folder) atom(toks []token) truth {
 	if len(toks) == 2 && toks[0].Text == "-" && toks[1].Kind == syntax.Number {
 		toks = toks[1:]
 	}
-	if len(toks) == 3 && toks[0].Text == "typing" && toks[2].Text == "TYPE_CHECKING" {
+	if s := join(toks); s == "typing . TYPE_CHECKING" || s == "Boolean . FALSE" || s == "void 0" && f.l == syntax.JavaScript {
 		return never
 	}
 	if len(toks) != 1 {
@@ -271,9 +271,12 @@ func (f folder) nothing(toks []token) bool {
 		return false
 	}
 	toks = f.value(toks)
+	if len(toks) > 1 && toks[0].Text == "&" {
+		toks = toks[1:]
+	}
 	for { // [].iter(), {}.items()
 		n := len(toks)
-		if n < 6 || toks[n-1].Text != ")" || toks[n-2].Text != "(" || toks[n-4].Text != "." || !slices.Contains([]string{"iter", "into_iter", "items", "keys", "values", "entries", "stream", "cloned", "to_a"}, toks[n-3].Text) {
+		if n < 6 || toks[n-1].Text != ")" || toks[n-2].Text != "(" || toks[n-4].Text != "." || !slices.Contains([]string{"iter", "into_iter", "items", "keys", "values", "entries", "stream", "cloned", "to_a", "toList", "ToList", "ToArray"}, toks[n-3].Text) {
 			break
 		}
 		toks = unwrap(toks[:n-4])
@@ -311,11 +314,17 @@ func (f folder) nothing(toks []token) bool {
 		v, ok := f.numeric(toks[n-2 : n-1])
 		return ok && v == 0
 	}
+	if last.Text == "]" && toks[0].Text == "[" && toks[n-3].Text == ";" && toks[n-2].Text == "0" || n > 4 && toks[0].Text == "make" && toks[n-3].Text == "," && toks[n-2].Text == "0" && f.l == syntax.Go {
+		return true // [x; 0], make([]T, 0)
+	}
+	if s := join(toks); f.l == syntax.JavaScript && (s == "new Array ( 0 )" || s == "Array ( 0 )" || s == "Object . keys ( { } )" || s == "Object . values ( { } )" || s == "Object . entries ( { } )") {
+		return true
+	}
 	base := baseDepth(toks)
 	if parts := split(toks, base, ".."); len(parts) == 2 {
 		a, ok := f.numeric(parts[0])
 		b, okay := f.numeric(parts[1])
-		return ok && okay && a >= b && f.l == syntax.Rust
+		return ok && okay && (a >= b && f.l == syntax.Rust || a > b && f.l == syntax.Ruby)
 	}
 	return last.Text == ")" && f.emptyRange(toks) // range(0), IntStream.range(0, 0)
 }

@@ -103,6 +103,38 @@ func (d *deadFinder) regions() {
 	if d.l == syntax.C || d.l == syntax.CSharp {
 		d.preprocessor()
 	}
+	if d.l == syntax.Go {
+		d.shadowed()
+	}
+}
+
+// shadowed buries what reports to a test that the body made itself and nobody runs.
+func (d *deadFinder) shadowed() {
+	for i := range d.toks {
+		if d.at(i) != "testing" || d.at(i+2) != "T" || d.at(i+1) != "." {
+			continue
+		}
+		made := i
+		switch {
+		case d.at(i+3) == "{" && d.at(i-1) == "&":
+			made = i - 1
+		case d.at(i+3) == ")" && d.at(i-1) == "(" && d.at(i-2) == "new":
+			made = i - 2
+		default:
+			continue
+		}
+		p := d.parent[made]
+		switch eq := d.at(made - 1); {
+		case (eq == ":=" || eq == "=") && isT(d.at(made-2)):
+			end := len(d.toks)
+			if q := d.parent[made]; q >= 0 {
+				end = d.closing[q] - 1
+			}
+			d.bury(d.ends(made), end, whyShadowed)
+		case p > 0 && d.at(p) == "(" && d.at(p-1) == "}" && d.opening[p-1] >= 0: // func(t *testing.T) {…}(new(testing.T))
+			d.bury(d.opening[p-1], p, whyShadowed)
+		}
+	}
 }
 
 // constants finds variables that are given one written value and are then only asked in heads.
@@ -126,6 +158,13 @@ func (d *deadFinder) constants(all []construct) {
 		}
 	}
 	for i := range d.toks {
+		// Declared without a value: var x []int, std::vector<int> x;
+		if d.l == syntax.Go && d.at(i) == "var" && d.at(i+2) == "[" && d.at(i+3) == "]" && d.starts(i) && uses[d.at(i+1)] == asked[d.at(i+1)]+1 && !syntax.Has(d.toks[i:d.ends(i)], "=") {
+			d.names[d.at(i+1)] = []token{{Kind: syntax.Word, Text: "nil"}}
+		}
+		if name := d.at(i - 1); d.l == syntax.C && d.at(i) == ";" && d.at(i-2) == ">" && d.word(i-1) && uses[name] == asked[name]+1 {
+			d.names[name] = []token{{Kind: syntax.Punct, Text: "{"}, {Kind: syntax.Punct, Text: "}"}}
+		}
 		if name := d.at(i - 1); (d.at(i) == "=" || d.at(i) == ":=") && d.word(i-1) && uses[name] == asked[name]+1 && d.declared(i) {
 			if v := d.toks[i+1 : max(d.ends(i+1), i+1)]; len(v) > 0 && len(v) < 40 && (d.atom(v) != unknown || d.nothing(v)) {
 				d.names[name] = v
@@ -351,7 +390,7 @@ func (d *deadFinder) shortcut(i int) {
 	if d.opening[first] >= 0 {
 		first = d.opening[first]
 	}
-	for first > 0 && d.at(first-1) == "!" {
+	for first > 0 && (d.at(first-1) == "!" || d.at(first-1) == "void") {
 		first--
 	}
 	if !d.starts(first) && !slices.Contains([]string{"(", "=", ",", "return", "=>", "->", "[", "await"}, d.at(first-1)) {
@@ -399,7 +438,7 @@ func (d *deadFinder) shortcut(i int) {
 	}
 }
 
-var walkers = []string{"forEach", "for_each", "ForEach", "map", "every", "some", "flatMap", "each", "filter", "reduce"}
+var walkers = []string{"forEach", "for_each", "ForEach", "map", "every", "some", "flatMap", "each", "filter", "reduce", "ifPresent"}
 
 // overNothing buries what is given to a method that goes through an empty list.
 func (d *deadFinder) overNothing(i int) {
@@ -412,6 +451,9 @@ func (d *deadFinder) overNothing(i int) {
 			first = k
 			if k > 0 && (d.word(k-1) || d.at(k-1) == ">") && d.at(k) != "[" {
 				first--
+				for d.at(first) == ">" && first > 0 || d.at(first+1) == "<" && first > 0 { // type arguments
+					first--
+				}
 				continue
 			}
 		}

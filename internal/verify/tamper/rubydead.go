@@ -235,4 +235,25 @@ func (d *rubyFinder) functions() {
 			d.bury(f.from, f.to, whyUncalled)
 		}
 	}
+	d.threads()
+}
+
+// threads buries what runs beside the body that does not wait for it.
+func (d *rubyFinder) threads() {
+	for i := d.from; i+2 < d.to; i++ {
+		if d.text(i) != "Thread" || d.text(i+2) != "new" {
+			continue
+		}
+		first, end := d.line(i)
+		open := d.opener(i, end)
+		if first != i || open < 0 || d.text(d.closing[open]) == "." {
+			continue
+		}
+		rest := d.toks[min(d.closing[open], d.to):d.to]
+		if !slices.ContainsFunc(rest, func(t token) bool {
+			return t.Kind == syntax.Word && slices.ContainsFunc(waits, func(p string) bool { return strings.Contains(t.Text, p) && t.Text != "do" })
+		}) {
+			d.bury(open, d.closing[open], whyAlone)
+		}
+	}
 }

@@ -20,12 +20,17 @@ type inner struct {
 func (d *deadFinder) functions() {
 	var all []inner
 	mentions := map[string][]int{}
+	for i := range d.toks {
+		if f, ok := d.innerAt(i); ok && !f.live && f.from < f.to && f.from > 0 {
+			all = append(all, f)
+			if d.l == syntax.JavaScript && (d.at(f.from) == "async" || d.at(f.from+1) == "*") {
+				d.lazy[f.name] = true
+			}
+		}
+	}
 	for i, t := range d.toks {
 		if t.Kind == syntax.Word && !d.gone[i] && d.uses(i) {
 			mentions[t.Text] = append(mentions[t.Text], i)
-		}
-		if f, ok := d.innerAt(i); ok && !f.live && f.from < f.to && f.from > 0 {
-			all = append(all, f)
 		}
 	}
 	if len(all) > maxInner {
@@ -85,6 +90,10 @@ func (d *deadFinder) uses(i int) bool {
 		return false
 	case alone && d.starts(i):
 		return false
+	case (next == "==" || next == "!=") && d.at(i+2) == "nil", before == "(" && d.at(i-2) == "drop" && next == ")" && d.l == syntax.Rust:
+		return false
+	case d.lazy[d.at(i)] && next == "(" && d.starts(i) && d.over(i, d.closing[i+1], d.parent[i]):
+		return false
 	case alone && before == "=" && d.at(i-2) == "_", alone && before == "void", before == "typeof":
 		return false
 	case before == ")" && alone && d.at(i-2) == "void":
@@ -106,6 +115,19 @@ func (d *deadFinder) innerAt(i int) (inner, bool) {
 			}
 		case w == "function" && (d.l == syntax.JavaScript || d.l == syntax.PHP):
 			return d.keyword(i)
+		case w == "fn" && d.l == syntax.PHP && d.at(i+1) == "(":
+			end, ok := d.soon(i + 1)
+			return d.value(i, end), ok
+		case w == "async" && d.l == syntax.Rust && (d.at(i+1) == "{" || d.at(i+1) == "move" && d.at(i+2) == "{"):
+			open := i + 1
+			if d.at(open) == "move" {
+				open++
+			}
+			return d.value(i, d.closing[open]), true
+		case w == "new" && d.l == syntax.Java && d.at(i-1) == "=":
+			if open := d.bodyAfter(i); open > 0 && d.at(open-1) == ")" {
+				return d.value(i, d.closing[open]), true
+			}
 		case w == "delegate" && d.l == syntax.CSharp:
 			k := i + 1
 			if d.at(k) == "(" {
@@ -181,7 +203,7 @@ func (d *deadFinder) keyword(i int) (inner, bool) {
 		first--
 	}
 	if d.word(k) && d.starts(first) {
-		return inner{from: first, to: d.closing[open], name: d.at(k), decl: k, live: d.l == syntax.PHP}, true
+		return inner{from: first, to: d.closing[open], name: d.at(k), decl: k}, true
 	}
 	return d.value(first, d.closing[open]), true
 }
@@ -398,69 +420,6 @@ func (d *deadFinder) held(f inner, i int) inner {
 		f.name, f.decl, f.live = d.at(name), name, false
 	}
 	return f
-}
-
-// waits are parts of words by which a test waits for what it started, or what it started says
-// that it is through.
-var waits = []string{"wait", "join", "sleep", "eventually", "done", "close", "stop", "shutdown", "drain", "collect", "select", "sync", "finish", "recv", "read", "get", "result", "accept", "serve", "write", "send", "dial", "do"}
-
-// unawaited buries what is started and not waited for: goroutines, and the callbacks of a promise
-// or a timer that the test neither returns nor awaits.
-func (d *deadFinder) unawaited(i int) {
-	waited := func(from, to int, only ...string) bool {
-		return slices.ContainsFunc(d.toks[min(from, len(d.toks)):min(to, len(d.toks))], func(t token) bool {
-			w := strings.ToLower(t.Text)
-			return t.Kind == syntax.Word && slices.ContainsFunc(only, func(p string) bool { return strings.Contains(w, p) })
-		})
-	}
-	if d.l == syntax.Go {
-		g := guarder{toks: d.toks, closing: d.closing, l: d.l}
-		open := g.goLiteral(i + 1)
-		if open <= 0 {
-			return
-		}
-		end := d.closing[open]
-		if p := d.parent[i]; p >= 0 && !(d.at(p) == "{" && p == 0) {
-			return // in a function or a loop of its own
-		}
-		channel := false
-		for k := 1; k < len(d.toks); k++ {
-			channel = channel || d.at(k-1) == "<" && d.at(k) == "-" && d.toks[k-1].At+1 == d.toks[k].At
-		}
-		if !channel && !waited(0, i, waits...) && !waited(d.ends(end), len(d.toks), waits...) && !waited(open, end, "done", "close", "wait") {
-			d.bury(open, end, whyAlone)
-		}
-		return
-	}
-	first := d.statement(i)
-	open := slices.IndexFunc(d.toks, func(t token) bool { return t.Text == "{" && t.Kind == syntax.Punct })
-	if open < 0 || d.parent[i] != open || !d.starts(first) || slices.Contains([]string{"return", "await", "const", "let", "var", "yield"}, d.at(first)) || slices.ContainsFunc(d.toks[first:i], func(t token) bool { return t.Text == "=" || t.Text == "await" }) {
-		return
-	}
-	end := d.closing[i+1]
-	handle := ""
-	for k := 0; k < open; k++ { // the first parameter of the test's own function
-		if d.word(k) && d.at(k) != "async" && d.at(k) != "function" {
-			handle = d.at(k)
-			break
-		}
-	}
-	inside := d.toks[first:d.ends(first)]
-	if handle != "" && syntax.Has(inside, handle) || waited(first, d.ends(first), "done", "next", "callback", "cb", "finish") || slices.ContainsFunc(inside, func(t token) bool { return t.Text == "resolve" && d.at(first) != "Promise" }) || waited(d.ends(first), len(d.toks), "await", "return", "tick", "timer", "advance", "clock", "plan", "flush", "yield") || waited(0, first, "plan", "assertions", "fake", "clock") {
-		return
-	}
-	d.bury(i+1, end, whyAlone)
-}
-
-// launches reports what starts something beside the test.
-func (d *deadFinder) launches(i int) bool {
-	switch d.l {
-	case syntax.Go:
-		return d.at(i) == "go" && d.at(i+1) == "func"
-	case syntax.JavaScript:
-		return d.word(i) && d.at(i+1) == "(" && (d.at(i-1) == "." && (d.at(i) == "then" || d.at(i) == "catch" || d.at(i) == "finally") || slices.Contains([]string{"setTimeout", "setImmediate", "queueMicrotask", "nextTick"}, d.at(i)))
-	}
-	return false
 }
 
 // statement is where the statement of the token begins.
