@@ -35,7 +35,7 @@ func until(t *testing.T, what string, holds func() bool) {
 }
 
 // A real sandbox that was ready is handed over: it is found under its task, has its way to its
-// own service and to no other, and goes with the pool only if nobody took it.
+// own service and to no other, its own file, and goes with the pool only if nobody took it.
 func TestWarmSandbox(t *testing.T) {
 	rt := newRuntime(t, nil)
 	dir := t.TempDir()
@@ -68,6 +68,7 @@ func TestWarmSandbox(t *testing.T) {
 	for i := range 2 {
 		text := fmt.Sprintf("service %d", i)
 		spec := sandbox.Spec{Task: fmt.Sprint("t", i), Purpose: "green", Tree: tree, Forwards: []sandbox.Forward{{Socket: serve(text), Port: 2000}}}
+		spec.Files = []sandbox.File{{Path: "/etc/daybreak/front.pem", Text: []byte("certificate of " + text), Own: true}}
 		b, err := pool.Start(t.Context(), spec)
 		if err != nil {
 			t.Fatal(err)
@@ -81,6 +82,9 @@ func TestWarmSandbox(t *testing.T) {
 		res, err := b.Guest().Exec(t.Context(), guest.ExecRequest{Shell: `exec 3<>/dev/tcp/127.0.0.1/2000; printf 'GET / HTTP/1.0\r\n\r\n' >&3; cat <&3`})
 		if err != nil || !strings.HasSuffix(string(res.Head), text) {
 			t.Errorf("%d: %q %s %v", i, res.Head, res.Error, err)
+		}
+		if data, _, err := b.Guest().Fetch(t.Context(), spec.Files[0].Path, 100); err != nil || string(data) != "certificate of "+text || b.Info().Stood != (i > 0) {
+			t.Errorf("%d: %q %v, %+v", i, data, err, b.Info())
 		}
 		if got := pool.Stats(); got.Claimed != i {
 			t.Errorf("%+v", got)
