@@ -96,6 +96,10 @@ func TestDeadPython(t *testing.T) {
 		},
 		live: []string{"        check = lambda: CHECK\n        check()", "        self.later(lambda: CHECK)"},
 	}.run(t)
+	around{
+		path: "test_c.py", frame: class, check: "self.assertEqual(f(y for y in range(0)), 0 if False else 1)", plain: "        CHECK",
+		live: []string{"        with self.subTest():\n            CHECK"},
+	}.run(t)
 }
 
 func TestDeadJavaScript(t *testing.T) {

@@ -157,6 +157,9 @@ func (d *pyFinder) within(l pyLine) bool {
 		}
 	}
 	for k := at; k+1 < len(l.toks) && l.head(0) != "assert"; k++ {
+		if l.toks[k].Depth != l.toks[at].Depth { // what the check is given
+			continue
+		}
 		rest := l.toks[k+1:]
 		switch l.toks[k].Text {
 		case "if": // self.assertX() if False else None
