@@ -6,8 +6,8 @@ import (
 	"testing/fstest"
 )
 
-// TestUnsteady: a base that compiles something else each time, or runs what a change may alter.
-func TestUnsteady(t *testing.T) {
+// TestUnsteadyBase: a base that compiles something else each time, or runs what a change may alter.
+func TestUnsteadyBase(t *testing.T) {
 	cmake := "add_library(price price.c)\nadd_executable(t t.c)\nadd_test(NAME t COMMAND t)\n"
 	cargo := "[package]\nname = \"shop\"\n\n[dependencies]\nserde = \"1\"\n"
 	for _, c := range []struct {
