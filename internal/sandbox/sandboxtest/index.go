@@ -16,6 +16,7 @@ func (s *suite) searchIndex(t *testing.T) {
 	tree := s.tree(t, map[string]string{
 		"a/one.go": "package a\n\nfunc One() {}\n", "a/two.go": "package a\n\nfunc Two() { One() }\n", "b/gone.go": "package b\n\nfunc Gone() { One() }\n",
 		".ctags.d/own.ctags": "--exclude=one.go\n", "--options=x.go": "package x\n",
+		".gitignore": "*.log.go\n/out/\n", ".git/HEAD": "ref: refs/heads/main\n", ".git/config": "[core]\n\trepositoryformatversion = 0\n", ".git/objects/x": "", ".git/refs/x": "",
 	})
 	b := s.start(t, sandbox.Spec{Tree: tree})
 	res, err := b.Guest().Exec(t.Context(), guest.ExecRequest{Argv: []string{sandbox.GuestPath, "index", "--out", "/tmp/index"}})
@@ -72,6 +73,10 @@ func (s *suite) searchIndex(t *testing.T) {
 	ask([]string{"a/one.go", "a/two.go", "b/gone.go"}, []string{"a/one.go: func One() {}"})
 	ok(t, b, "rm b/gone.go; printf 'package c\\n\\nfunc One() {}\\n' > c.go; sed -i s/One/Other/ a/one.go")
 	ask([]string{"a/two.go", "c.go"}, []string{"c.go: func One() {}"})
+	if _, code := sh(t, b, "git --version"); code == 0 { // what is ignored, and a setting of git's, change nothing
+		ok(t, b, "mkdir -p out; for i in $(seq 1200); do echo 'func One() {}' > out/$i.go; done; cp c.go a/x.log.go; git config user.email x; git config --global user.name x")
+		ask([]string{"a/two.go", "c.go"}, []string{"c.go: func One() {}"})
+	}
 	if _, err := s.rt.Start(t.Context(), sandbox.Spec{Index: "relative"}); err == nil {
 		t.Error("a relative path was accepted")
 	}
