@@ -54,7 +54,7 @@ func (p *proof) older(ctx context.Context) error {
 			left[id] = pl
 		}
 	}
-	seen := map[string]Seen{}
+	seen, some := map[string]Seen{}, map[string]Place{}
 	for range p.confirmations(left) {
 		if len(left) == 0 {
 			break
@@ -64,14 +64,45 @@ func (p *proof) older(ctx context.Context) error {
 		}
 		for id := range left {
 			if seen[id] = p.see(r, id, true); seen[id].Status == task.Pass {
+				some[id] = left[id]
 				delete(left, id)
 			}
 		}
+	}
+	if err := p.olderSometimes(ctx, some, &rec); err != nil {
+		return err
 	}
 	p.tellOlder(left, seen, broken, &rec)
 	rec.Note = join(plural(len(tests), "test")+" of the changed test files as the base has them, with the new source", rec.Note)
 	rec.Millis, rec.Complete = p.v.Now().Sub(start).Milliseconds(), !r.timedOut
 	p.phase(rec)
+	return nil
+}
+
+// olderSometimes says of older tests that failed on the new source once, and not again, whether
+// they do that on the base. One that is tried again until it passes hides that it fails at all.
+func (p *proof) olderSometimes(ctx context.Context, some map[string]Place, rec *task.PhaseRecord) error {
+	for id := range some {
+		if p.job.Flakes[id] > 0 || p.tally(id).baseFailed > 0 {
+			delete(some, id)
+		}
+	}
+	for n := 0; n <= confirmRuns && len(some) > 0; n++ {
+		r, err := p.bench(ctx, "baseline", nil, groups(some), rec)
+		if err != nil {
+			return err
+		}
+		for id := range some {
+			if c, there := r.cases[id]; there && c.Status != task.Pass {
+				p.verdict.Suite.Flaky = append(p.verdict.Suite.Flaky, id)
+				delete(some, id)
+			}
+		}
+	}
+	for _, id := range sortedKeys(some) {
+		p.facts.Unsteady = append(p.facts.Unsteady, fmt.Sprintf("%s (as the base has it, it fails in some runs with the new source and in none of %d on the base)", id, p.tally(id).base))
+	}
+	p.verdict.Suite.Unsteady = p.facts.Unsteady
 	return nil
 }
 

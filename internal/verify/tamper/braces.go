@@ -285,6 +285,9 @@ func (r *braceReader) function(d declaration, name string, paren int, prefix str
 	if r.l == syntax.PHP && syntax.Has(u.body, "expectNotToPerformAssertions") {
 		u.weak = "it need not check anything any more"
 	}
+	if r.l == syntax.PHP && syntax.Has(u.body, "expectException", "expectExceptionObject") && catchesFailures(u.body, r.l) {
+		u.weak = "it now passes where a check fails"
+	}
 	r.m.units = append(r.m.units, u)
 }
 

@@ -63,6 +63,7 @@ type jsCall struct {
 	suite      bool
 	skip       skipKind
 	focus      bool
+	again      bool // it is tried again where it fails
 	parametric bool
 }
 
@@ -116,10 +117,12 @@ func (r *jsReader) call(i int) (jsCall, bool) {
 		for k := j + 4; k < min(c.end, j+200) && r.at(k) != "}"; k++ {
 			on := r.at(k+1) == ":" && r.at(k+2) != "false"
 			switch r.at(k) {
-			case "skip", "todo":
+			case "skip", "todo", "fails", "failing", "expectFailure":
 				if on {
 					c.skip = skips
 				}
+			case "retry", "retries":
+				c.again = c.again || on && r.at(k+2) != "0"
 			case "only":
 				c.focus = c.focus || on
 			}
@@ -180,6 +183,9 @@ func (r *jsReader) body(u *unit, c jsCall, end int) {
 		return
 	}
 	u.body = r.toks[start:max(start, end-1)]
+	if c.again {
+		u.weak = untilPasses
+	}
 	u.asserts = jsChecks(u.body, r.handles)
 	attach(u, syntax.JavaScript)
 	unreturned(u)

@@ -504,6 +504,7 @@ func languages() []language {
 			path: "tests/CartTest.php", old: phpOld, source: "src/Cart.php", changes: []change{
 				{"deleted", [2]string{"    public function testRefuses(): void\n    {\n        $this->expectException(\\InvalidArgumentException::class);\n        $this->cart->add('apple', -1);\n    }\n", ""}, "test_deleted/block"},
 				{"renamed", [2]string{"function testAdds()", "function testSums()"}, "test_renamed/warn"},
+				{"turned round", [2]string{"        $this->cart->add('apple', 3);\n        $this->assertSame", "        $this->expectException(\\PHPUnit\\Framework\\ExpectationFailedException::class);\n        $this->cart->add('apple', 3);\n        $this->assertSame"}, "assertion_loosened/warn"},
 				{"no test any more", [2]string{"     * @test\n", ""}, "test_deleted/block"},
 				{"skipped", [2]string{"        $this->cart->add('apple', 3);\n", "        $this->markTestSkipped('later');\n        $this->cart->add('apple', 3);\n"}, "test_skipped/block"},
 				{"skipped sometimes", [2]string{"        $this->cart->add('apple', 3);\n", "        if (getenv('CI')) {\n            $this->markTestSkipped('later');\n        }\n        $this->cart->add('apple', 3);\n"}, "test_skipped/warn"},

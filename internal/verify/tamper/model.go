@@ -43,6 +43,9 @@ type unit struct {
 	joined  string
 }
 
+// untilPasses is why a failure of a test does not count that is tried again.
+const untilPasses = "it is now tried again where it fails"
+
 // bodyText is the body in comparable form, made once.
 func (u *unit) bodyText() string {
 	if u.joined == "" {

@@ -198,6 +198,9 @@ func pySkip(deco []pyLine) (skipKind, int) {
 func pyUnit(name string, deco, lines []pyLine) unit {
 	u := unit{name: name, line: lines[0].toks[0].Line, toks: appendLines(appendLines(nil, deco), lines[:1])}
 	u.skip, u.skipAt = pySkip(deco)
+	if slices.ContainsFunc(deco, func(d pyLine) bool { return d.has("flaky", "retry", "rerun_if") }) {
+		u.weak = untilPasses
+	}
 	body := lines[1:]
 	if len(body) == 0 { // def f(): return 1
 		depth := lines[0].toks[0].Depth
