@@ -166,9 +166,9 @@ func (v *view) end(r Result) {
 	head := strings.ToUpper(string(r.Verdict[:1])) + strings.ReplaceAll(string(r.Verdict[1:]), "_", " ")
 	fmt.Fprintf(w, "\n%s: %s\n", head, taskview.Escape(r.Reason))
 	for _, t := range r.Reproduction {
-		fmt.Fprintf(w, "  proof     %s: %s\n", taskview.Escape(t.Test), taskview.Escape(course(t)))
+		fmt.Fprintf(w, "  proof     %s: %s\n", short(t.Test), taskview.Escape(course(t)))
 		if t.BaseSignature != "" {
-			fmt.Fprintf(w, "            before: %s\n", taskview.Escape(t.BaseSignature))
+			fmt.Fprintf(w, "            before: %s\n", short(t.BaseSignature))
 		}
 		if t.Rerun != "" {
 			fmt.Fprintf(w, "            again:  %s\n", taskview.Escape(t.Rerun))
@@ -200,7 +200,7 @@ func (v *view) end(r Result) {
 				fmt.Fprintf(w, "            and %d more\n", len(ids)-i)
 				return
 			}
-			fmt.Fprintf(w, "  %-9s %s\n", what, taskview.Escape(id))
+			fmt.Fprintf(w, "  %-9s %s\n", what, short(id))
 		}
 	}
 	list("broken", r.Suite.NewlyFailing)
@@ -232,6 +232,15 @@ func (v *view) end(r Result) {
 		fmt.Fprintf(w, "  evidence  %s\n", r.Evidence)
 	}
 	fmt.Fprintf(w, "  took      %s\n", (time.Duration(r.Timing.Verify) * time.Millisecond).Round(100*time.Millisecond))
+}
+
+// short is a name that a change's author chose as long as they liked.
+func short(name string) string {
+	const most = 300
+	if len(name) > most {
+		name = strings.ToValidUTF8(name[:most], "") + "…"
+	}
+	return taskview.Escape(name)
 }
 
 // prepared is what P0 found out about how the repository is tested.

@@ -102,6 +102,12 @@ func TestHostileText(t *testing.T) {
 	if strings.ContainsAny(out.String(), "\x1b\x00\u202e") {
 		t.Errorf("%q", out.String())
 	}
+	long := strings.Repeat("x", 5000)
+	out.Reset()
+	(&view{env: &kit.Env{Out: &out}}).end(outcome(task.Verdict{Kind: task.Regression, Reason: "no", Suite: task.SuiteResult{NewlyFailing: []string{long}}, Reproduction: []task.Reproduction{{Test: long, Base: task.Fail, BaseSignature: long}}}))
+	if out.Len() > 2000 {
+		t.Errorf("long names fill the screen: %d bytes", out.Len())
+	}
 }
 
 func TestExitCodes(t *testing.T) {

@@ -62,7 +62,7 @@ func NewCmd(env *kit.Env) *cobra.Command {
 	f.StringArrayVar(&o.Tests, "test", nil, "a test that shows the bug, as its runner names it; may be given again")
 	f.BoolVar(&o.Exact, "exact", false, "compare with --base itself, not with the commit where --head left it")
 	f.BoolVar(&o.Hang, "hang", false, "the change is about a hang: a test that runs out of time may show it")
-	f.BoolVar(&o.Race, "race", false, "the change is about a race: its tests run under the race detector where there is one")
+	f.BoolVar(&o.Race, "race", false, "the change is about a race: its tests run under the race detector where there is one, and up to ten times on the base until one fails")
 	f.StringVar(&o.Evidence, "evidence", "", "write the signed account of the verification to a `FILE`; see verify-evidence")
 	for name, to := range map[string]*string{"json": &o.JSON, "junit": &o.JUnit, "markdown": &o.Markdown} {
 		f.StringVar(to, name, "", "write the result as "+map[string]string{"json": "one JSON object", "junit": "JUnit XML", "markdown": "Markdown for a comment"}[name]+" to standard output, or to a `FILE` with --"+name+"=FILE")
