@@ -77,8 +77,8 @@ func TestCached(t *testing.T) {
 	}
 }
 
-// TestCostOf: the base's ledger, the mutants and the reproduction's runs are no part of what is held
-// against the suite; what is built for those runs is.
+// TestCostOf: the base's ledger, the mutants and the reproduction's runs, with what is built for them,
+// are no part of what is held against the suite and its build; the older tests are.
 func TestCostOf(t *testing.T) {
 	run := func(outcome string, ms int64) task.RunRecord { return task.RunRecord{Outcome: outcome, Millis: ms} }
 	v := task.Verdict{Kind: task.Verified, Phases: []task.PhaseRecord{
@@ -88,10 +88,11 @@ func TestCostOf(t *testing.T) {
 		{Phase: "P3", Millis: 2_000, Runs: []task.RunRecord{run("built", 800), run("complete", 300), run("complete", 300)}},
 		{Phase: "P4", Millis: 700, Runs: []task.RunRecord{run("complete", 300), run("complete", 300)}},
 		{Phase: "P5", Millis: 3_200, Runs: []task.RunRecord{run("built", 900), run("complete", 2_000)}},
+		{Phase: "P5", Name: "older tests", Millis: 1_000, Runs: []task.RunRecord{run("complete", 900)}},
 		{Phase: "P6", Millis: 45_000},
 	}}
 	c, err := costOf(v)
-	if err != nil || c.suite != 2*time.Second || c.build != 1700*time.Millisecond || c.ratio() != 2.4 {
+	if err != nil || c.suite != 2900*time.Millisecond || c.built != 900*time.Millisecond || c.reproduction != 2*time.Second || c.ratio() != 5.0/2.9 {
 		t.Errorf("%+v %v %v", c, c.ratio(), err)
 	}
 	v.Kind = task.NotFixed

@@ -49,7 +49,7 @@ func measureCost(ctx context.Context, w *world, t *table) error {
 // cost is what P0 to P5 took with the base's ledger and build there.
 type cost struct {
 	all          time.Duration
-	suite        time.Duration // the suite's run in P5 and the build of the change for it: what anybody pays who tests the change once
+	suite        time.Duration // the suite's run in P5 and the build of the change for it: what anybody pays who tests the change once; not the older tests'
 	reproduction time.Duration // its runs, and the build of base + tests for them
 	built        time.Duration // of the suite's time: the build
 	phases       []string
@@ -74,14 +74,16 @@ func costOf(v task.Verdict) (cost, error) {
 			if r.Outcome == "built" {
 				build += ms(r.Millis)
 			}
-			if p.Phase == "P5" {
+			switch {
+			case p.Phase == "P5" && p.Name == "older tests":
+			case p.Phase == "P5":
 				c.suite += ms(r.Millis)
-			} else {
+			default:
 				c.reproduction += ms(r.Millis)
 			}
 		}
 		c.all += ms(p.Millis)
-		if p.Phase == "P5" {
+		if p.Phase == "P5" && p.Name != "older tests" {
 			c.built = build
 		}
 		c.phases = append(c.phases, fmt.Sprintf("%s %s (build %s)", p.Phase, millis(ms(p.Millis)), millis(build)))
