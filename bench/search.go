@@ -95,7 +95,7 @@ func (unrecorded) Log(context.Context, []byte) (string, error)                  
 // Queries of the measurement: what few files have, and what most have.
 var (
 	selective   = []string{"NewSchedulerCommand", `func \(p \*PriorityQueue\) \w+`, "ErrReasonPodBinding|errNoPodsFound", "syncLoopIteration", `TODO\(random`}
-	unselective = []string{"err", "return", `\bfunc\b`, "[a-z]+Options", "the"}
+	unselective = []string{"err", "return", `\bfunc\b`, "[a-z]+Options", "the", `(?i)err\w+ :?=`}
 )
 
 func measureSearch(ctx context.Context, w *world, t *table) error {
@@ -204,13 +204,17 @@ func (w *world) searches(ctx context.Context, box sandbox.Sandbox, t *table) err
 		faster  float64
 	}{{"search, selective queries", selective, 20}, {"search, unselective queries", unselective, 1}} {
 		var ours, rg []time.Duration
+		least, worst := 0.0, ""
 		for _, q := range c.queries {
 			for i := range w.runs + 1 {
 				begin := time.Now()
 				r, err := box.Guest().Search(ctx, guest.SearchRequest{Pattern: q, Case: "sensitive"})
 				took := time.Since(begin)
-				if err != nil || r.Error != "" || !r.Indexed {
-					return fmt.Errorf("search %q: %w: %s, from the index: %v", q, err, r.Error, r.Indexed)
+				if err == nil && r.Error != "" {
+					err = errors.New(r.Error)
+				}
+				if err != nil {
+					return fmt.Errorf("search %q: %w", q, err)
 				}
 				begin = time.Now()
 				res, err := box.Guest().Exec(ctx, guest.ExecRequest{Argv: []string{"rg", "--no-config", "--hidden", "--glob", "!.git", "--count", "-e", q, "./"}})
@@ -221,10 +225,14 @@ func (w *world) searches(ctx context.Context, box sandbox.Sandbox, t *table) err
 					ours, rg = append(ours, took), append(rg, time.Since(begin))
 				}
 			}
+			n := len(ours) - w.runs
+			if x := float64(percentile(rg[n:], 50)) / float64(percentile(ours[n:], 50)); worst == "" || x < least {
+				least, worst = x, q
+			}
 		}
 		ratio := float64(percentile(rg, 50)) / float64(percentile(ours, 50))
 		t.durations(c.what, ours, 0, 0, "rg --count "+millis(percentile(rg, 50)))
-		t.value("  times as fast as rg", fmt.Sprintf("%.1f", ratio), fmt.Sprintf("≥ %.0f", c.faster), ratio >= c.faster, "")
+		t.value("  times as fast as rg", fmt.Sprintf("%.1f", ratio), fmt.Sprintf("≥ %.0f", c.faster), ratio >= c.faster, fmt.Sprintf("least %.1f, of %s", least, worst))
 	}
 	most := 0
 	var times []time.Duration

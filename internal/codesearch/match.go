@@ -8,6 +8,14 @@ import (
 const (
 	longLine = 4 << 10 // bytes
 	maxLong  = 1 << 20 // bytes of long lines that one search goes through by regular expression
+
+	// A search is ripgrep's when our engine would have to see more than this share of the tree's text,
+	// and more than ripgrep needs to be started: ours takes some ten times as long for a line, and
+	// where case is ignored some fifty times.
+	engineShare = 8
+	engineFold  = 5
+	engineFree  = 1 << 20 // bytes
+	engineFirst = 64      // files that are read before that is judged
 )
 
 // matcher finds the matching lines of one text after another. It is not safe for concurrent use.
@@ -19,7 +27,8 @@ type matcher struct {
 	// long is what is left of maxLong, for all who search at once; nil: as much as it takes. Our engine
 	// takes a hundred times as long as ripgrep's for a match far into a line.
 	long *atomic.Int64
-	ask  bool // it was not enough for this text
+	ask  bool  // it was not enough for this text
+	seen int64 // bytes of lines that the engine was given
 }
 
 // matches reports whether a line that has one of the literals matches.
@@ -31,6 +40,7 @@ func (m *matcher) matches(line []byte) bool {
 		m.ask = true
 		return false
 	}
+	m.seen += int64(len(line))
 	return m.re.Match(line)
 }
 

@@ -64,11 +64,20 @@ func (x *Index) Search(ctx context.Context, t *Tree, q Query) (Answer, error) {
 		return Answer{}, ErrAsk
 	}
 	ans.Files = len(list)
-	var long atomic.Int64
+	var long, seen, read atomic.Int64
 	long.Store(maxLong)
+	most := max(engineFree, x.man.Stats.Text/engineShare)
+	if q.IgnoreCase {
+		most /= engineFold
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	counts, err := each(ctx, t, p, list, func(m *matcher, i int, text []byte) (n int) {
-		m.long = &long
+		m.long, m.seen = &long, 0
 		m.lines(text, list[i].kind, func(int, int) bool { n++; return true })
+		if s, r := seen.Add(m.seen), read.Add(1); r >= engineFirst && s*int64(len(list))/r > most {
+			stop(ErrAsk)
+		}
 		if m.ask {
 			return -1
 		}
