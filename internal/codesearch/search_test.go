@@ -330,8 +330,17 @@ func goroot(t testing.TB) string {
 func BenchmarkSearch(b *testing.B) {
 	s := build(b, cmp.Or(os.Getenv("DAYBREAK_SEARCH_TREE"), goroot(b)))
 	for _, q := range []codesearch.Query{
-		{Pattern: "errNoSuchThing"}, {Pattern: "func NewReader", IgnoreCase: true}, {Pattern: `func \(.*\) ServeHTTP`}, {Pattern: "err", IgnoreCase: true}, {Pattern: `err\w+ :?=`, IgnoreCase: true}, {Pattern: "if"},
-		{Pattern: `\bfunc\b`}, {Pattern: "[a-z]+Options"}, {Pattern: `return \w+, err`}, {Pattern: `return .*err`, IgnoreCase: true}, {Pattern: `\btest\w+`, IgnoreCase: true},
+		{Pattern: "errNoSuchThing"},
+		{Pattern: "func NewReader", IgnoreCase: true},
+		{Pattern: `func \(.*\) ServeHTTP`},
+		{Pattern: "err", IgnoreCase: true},
+		{Pattern: `err\w+ :?=`, IgnoreCase: true},
+		{Pattern: "if"},
+		{Pattern: `\bfunc\b`},
+		{Pattern: "[a-z]+Options"},
+		{Pattern: `return \w+, err`},
+		{Pattern: `return .*err`, IgnoreCase: true},
+		{Pattern: `\btest\w+`, IgnoreCase: true},
 	} {
 		name := strings.ReplaceAll(fmt.Sprintf("%s/fold=%v", strings.ReplaceAll(q.Pattern, "/", "_"), q.IgnoreCase), " ", "_")
 		b.Run(name+"/index", func(b *testing.B) {
