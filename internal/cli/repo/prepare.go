@@ -118,7 +118,7 @@ func furnishIndex(ctx context.Context, env *kit.Env, bar *bar, p *prover.Prover,
 	damage := index.Trouble
 	if err == nil && !index.Cached {
 		bar.note("building the search index")
-		_, index, err = p.Index(ctx, snap)
+		_, index, err = p.IndexTelling(ctx, snap, bar.at)
 		bar.clear()
 	}
 	if err != nil {
