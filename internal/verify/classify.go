@@ -18,6 +18,7 @@ const (
 	CauseNetwork    Cause = "network"    //
 	CausePermission Cause = "permission" //
 	CauseTime       Cause = "time"       // ran out of time
+	CauseSpace      Cause = "space"      // the sandbox's disk is full
 	CauseSetup      Cause = "set-up"     // an error outside the test's body, not understood further
 )
 
@@ -34,6 +35,7 @@ var causePatterns = []causePattern{
 	{CauseNetwork, regexp.MustCompile(`(?i)connection refused|no such host|name resolution|network is unreachable|\b(ENOTFOUND|ECONNREFUSED|ENETUNREACH|EAI_AGAIN)\b|no route to host|getaddrinfo|dial (tcp|udp)|Max retries exceeded with url`)},
 	{CausePermission, regexp.MustCompile(`(?i)permission denied|operation not permitted|\b(EACCES|EPERM|PermissionError)\b|read-only file system`)},
 	{CauseFixture, regexp.MustCompile(`(?i)no such file or directory|\bENOENT\b|FileNotFoundError|executable file not found|command not found`)},
+	{CauseSpace, regexp.MustCompile(`(?i)no space left on device|\bENOSPC\b|disk quota exceeded`)},
 	{CauseTime, regexp.MustCompile(`(?i)test timed out after|panic: test timed out|Exceeded timeout of|context deadline exceeded|Timeout of \d+ms exceeded|Test timed out in|TestTimedOutException|test timeout`)},
 }
 
@@ -96,6 +98,8 @@ func (c Cause) means() string {
 		return "it was refused a permission, which is not the bug. Write below a temporary directory and need no privileges"
 	case CauseTime:
 		return "it ran out of time, which is not the bug. Make it end by itself with an assertion"
+	case CauseSpace:
+		return "it filled the sandbox's disk (sandbox.work_size, home_size, tmp_size), which is not the bug. Write less"
 	case CauseSetup:
 		return "it fails outside its own body (set-up or tear-down). Make the assertion itself fail"
 	}

@@ -375,11 +375,7 @@ func (p *proof) unidentified(r ran, i int, declared string, found resolved) Test
 		}
 	}
 	t.Near = nearest(idWords(declared), sortedKeys(known))
-	message := ""
-	if len(r.problems) > 0 {
-		message = oneLine(r.problems[0], 200)
-	}
-	t.Red = []Seen{{Status: task.Missing, Message: message}}
+	t.Red = []Seen{{Status: task.Missing, Message: whyMissing(r)}}
 	return t
 }
 
@@ -457,11 +453,7 @@ func (p *proof) see(r ran, id string, red bool) Seen {
 		case r.timedOut:
 			c = Case{Status: task.Timeout, Signature: "timeout", Message: "did not end in time"}
 		default:
-			message := ""
-			if len(r.problems) > 0 {
-				message = oneLine(r.problems[0], 200)
-			}
-			return Seen{Status: task.Missing, Message: message}
+			return Seen{Status: task.Missing, Message: whyMissing(r)}
 		}
 	}
 	s := Seen{Status: c.Status, Signature: c.Signature, Message: oneLine(c.Message, 300)}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/daybreak-agent/daybreak/internal/task"
+	"github.com/daybreak-agent/daybreak/internal/verify/result"
 )
 
 // untilFailing finds out which tests show the bug, and runs those that pass on the base again
@@ -88,6 +89,22 @@ func (p *proof) repeated() string {
 		return ""
 	}
 	return fmt.Sprintf("no race detector for %s: repeated, %d times in all", strings.Join(without, ", "), len(p.facts.Tests[0].Red))
+}
+
+// whyMissing says what is known of a run in which a test is looked for in vain.
+func whyMissing(r ran) string {
+	if len(r.problems) > 0 {
+		return oneLine(r.problems[0], 200)
+	}
+	for _, rec := range r.records {
+		switch rec.Outcome {
+		case string(result.NoReport):
+			return fmt.Sprintf("%s ended with exit code %d and left no report", oneLine(rec.Command, 120), rec.ExitCode)
+		case string(result.Partial):
+			return fmt.Sprintf("%s ended with exit code %d and left a part of a report alone", oneLine(rec.Command, 120), rec.ExitCode)
+		}
+	}
+	return ""
 }
 
 // outOfTime is why a run without an end tells nothing of tests that nobody named.

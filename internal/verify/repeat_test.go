@@ -113,19 +113,41 @@ func TestOutOfTime(t *testing.T) {
 	v.Settings.Timeout = 3 * time.Second
 	text := "import time\nprint('before the wait', flush=True)\n\ndef test_net():\n    time.sleep(600)\n"
 	for _, c := range []struct {
-		name, path string
-		hang       bool
-		reason     string
+		name   string
+		hang   bool
+		reason string
 	}{
-		{"a test that sleeps", "test_net.py", false, "did not end within 3s on the base, and no test ended before that: make the new test end by itself"},
-		{"a hang that nobody named", "test_net.py", true, "name the test that hangs"},
+		{"a test that sleeps", false, "did not end within 3s on the base, and no test ended before that: make the new test end by itself"},
+		{"a hang that nobody named", true, "name the test that hangs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			job := Job{Snapshot: snap, HeadTree: "tree", Baseline: base, Hang: c.hang, Changes: append(s.changes(t, "fix"), git.Change{Path: c.path, Mode: git.ModeFile, Content: []byte(text)})}
+			job := Job{Snapshot: snap, HeadTree: "tree", Baseline: base, Hang: c.hang, Changes: append(s.changes(t, "fix"), git.Change{Path: "test_net.py", Mode: git.ModeFile, Content: []byte(text)})}
 			got, err := v.Verify(ctx, job)
 			if err != nil || got.Kind != task.InvalidRed || !strings.Contains(got.Reason, c.reason) || !strings.Contains(got.Detail, "pytest") {
 				t.Errorf("%s: %s, %v, want …%s…\n%s", got.Kind, got.Reason, err, c.reason, got.Detail)
 			}
 		})
+	}
+}
+
+func TestWhyMissing(t *testing.T) {
+	for want, r := range map[string]ran{
+		"":                   {records: []task.RunRecord{{Command: "pytest", Outcome: "complete"}}},
+		"it does not parse":  {problems: []string{"it does not parse"}, records: []task.RunRecord{{Command: "pytest", Outcome: "no_report"}}},
+		"left no report":     {records: []task.RunRecord{{Command: "a", Outcome: "complete"}, {Command: "pytest", ExitCode: 3, Outcome: "no_report"}}},
+		"a part of a report": {records: []task.RunRecord{{Command: "pytest", ExitCode: 3, Outcome: "partial"}}},
+	} {
+		if got := whyMissing(r); !strings.Contains(got, want) || (got == "") != (want == "") {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	for message, want := range map[string]Cause{
+		"OSError: [Errno 28] No space left on device":                     CauseSpace,
+		"AssertionError: expected 'saved', got 'No space left on device'": CauseRight,
+		"BlockingIOError: [Errno 11] Resource temporarily unavailable":    CauseRight, // what a socket says as well
+	} {
+		if got := causeOf(Case{Status: task.Fail, Message: message}, false); got != want {
+			t.Errorf("%s: %q, want %q", message, got, want)
+		}
 	}
 }
