@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/daybreak-agent/daybreak/internal/task"
+	"github.com/daybreak-agent/daybreak/internal/verify/tamper"
 )
 
 func seen(status task.TestStatus, n int, cause Cause) []Seen {
@@ -131,6 +132,26 @@ func TestNothingBadIsVerified(t *testing.T) {
 			second(&f)
 			if k, _ := Decide(f); k.Accepted() {
 				t.Errorf("%s and %s give %s", a, b, k)
+			}
+		}
+	}
+}
+
+// TestBlockingFindingsAreNeverAccepted: whatever the results say; and what warns is left to a
+// person, but for what runs settle.
+func TestBlockingFindingsAreNeverAccepted(t *testing.T) {
+	for _, k := range []tamper.SubKind{
+		tamper.TestDeleted, tamper.TestRenamed, tamper.TestSkipped, tamper.TestFocused, tamper.TestEmptied, tamper.AssertionRemoved, tamper.AssertionLoosened,
+		tamper.ExpectedChanged, tamper.TestRewritten, tamper.FailureSwallowed, tamper.SnapshotRewritten, tamper.RunnerConfig, tamper.OutcomeHook,
+		tamper.DetectsTests, tamper.CopiesTest, tamper.Unreadable,
+	} {
+		for _, severity := range []string{"block", "warn"} {
+			f := good()
+			f.found([]tamper.Finding{{SubKind: k, Finding: task.Finding{Severity: severity, Path: "a_test.go", Detail: "x"}}})
+			got, _ := Decide(f)
+			settled := severity == "warn" && (k == tamper.TestRenamed || k.Reconfigured())
+			if (got == task.Verified) != settled || severity == "block" && got.Accepted() {
+				t.Errorf("%s of %s: %s", severity, k, got)
 			}
 		}
 	}

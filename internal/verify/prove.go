@@ -69,26 +69,7 @@ func failed(v task.Verdict, err error) (task.Verdict, error) {
 func (p *proof) guard(ctx context.Context) error {
 	start := p.v.Now()
 	rec := task.PhaseRecord{Phase: "P7", Name: "tamper", Complete: true}
-	for _, f := range p.parts.tamper.Where(func(tamper.SubKind) bool { return true }) {
-		line := fmt.Sprintf("%s:%d %s", f.Path, f.Line, f.Detail)
-		block := f.Severity == "block"
-		switch {
-		case f.SubKind == tamper.TestRenamed && !block:
-			// Its body is as it was: the results say whether it still runs.
-		case f.SubKind.Lost() && block && slices.ContainsFunc(p.facts.Lost, func(id string) bool { return strings.Contains(f.Detail, lastWord(id)) }):
-			// The results said it already.
-		case f.SubKind.Lost() && (block || f.SubKind != tamper.TestSkipped):
-			p.facts.Lost = append(p.facts.Lost, line)
-		case f.SubKind.Reconfigured() && !block:
-			// Row 15 runs it.
-		case block && !f.SubKind.Weakened():
-			p.facts.Tampering = append(p.facts.Tampering, line)
-		case block:
-			p.facts.Lost = append(p.facts.Lost, line)
-		default:
-			p.facts.Weakened = append(p.facts.Weakened, line)
-		}
-	}
+	p.facts.found(p.parts.tamper.Where(func(tamper.SubKind) bool { return true }))
 	p.verdict.Suite.Lost = p.facts.Lost
 	rec.Note = plural(len(p.parts.tamper.Findings), "finding")
 	var err error
@@ -102,6 +83,31 @@ func (p *proof) guard(ctx context.Context) error {
 	rec.Millis = p.v.Now().Sub(start).Milliseconds()
 	p.phase(rec)
 	return err
+}
+
+// found takes up what the tamper report found. What blocks ends in no accepted verdict; of what
+// warns, all but what runs settle waits for a person.
+func (f *Facts) found(findings []tamper.Finding) {
+	for _, x := range findings {
+		line := fmt.Sprintf("%s:%d %s", x.Path, x.Line, x.Detail)
+		block := x.Severity == "block"
+		switch {
+		case x.SubKind == tamper.TestRenamed && !block:
+			// Its body is as it was: the results say whether it still runs.
+		case x.SubKind.Lost() && block && slices.ContainsFunc(f.Lost, func(id string) bool { return strings.Contains(x.Detail, lastWord(id)) }):
+			// The results said it already.
+		case x.SubKind.Lost() && (block || x.SubKind != tamper.TestSkipped):
+			f.Lost = append(f.Lost, line)
+		case x.SubKind.Reconfigured() && !block:
+			// Row 15 runs it.
+		case block && !x.SubKind.Weakened():
+			f.Tampering = append(f.Tampering, line)
+		case block:
+			f.Lost = append(f.Lost, line)
+		default:
+			f.Weakened = append(f.Weakened, line)
+		}
+	}
 }
 
 // conclude is P8.

@@ -206,6 +206,7 @@ func (v *view) end(r Result) {
 	list("broken", r.Suite.NewlyFailing)
 	list("lost", r.Suite.Lost)
 	list("flaky", r.Suite.Flaky)
+	list("unsteady", r.Suite.Unsteady)
 	for _, f := range r.Findings {
 		at := f.Path
 		if f.Line > 0 {
