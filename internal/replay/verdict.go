@@ -81,7 +81,9 @@ func (v verdicts) comparable() (recorded, now string, err error) {
 			delete(doc, "table")
 		}
 		if t, ok := doc["table"].(map[string]any); ok {
-			t["runs"] = without(t["runs"], func(r map[string]any) bool { return r["phase"] == "P6" || r["what"] == "reached tests" || !older && r["what"] == "the base's tests" })
+			t["runs"] = without(t["runs"], func(r map[string]any) bool {
+				return r["phase"] == "P6" || r["what"] == "reached tests" || !older && r["what"] == "the base's tests"
+			})
 		}
 		if g, ok := doc["guard"].(map[string]any); ok {
 			delete(g, "mutants")
