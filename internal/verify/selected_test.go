@@ -168,7 +168,7 @@ func TestChosenByMaven(t *testing.T) {
 		modules += "<module>" + n + "</module>"
 	}
 	chosen(t, jvm(choice{
-		name: "maven", runs: "mvn -pl cart,net -am -Dtest=", note: "1 test of 6, in what needs the changed parts by maven's build: cart, net",
+		name: "maven", runs: "-pl cart,net -am test", note: "1 test of 6, in what needs the changed parts by maven's build: cart, net",
 		base: map[string]string{"pom.xml": pom("shop", "<groupId>shop</groupId><version>1</version><packaging>pom</packaging>\n") + modules + "</modules>\n" +
 			"<properties><maven.compiler.source>17</maven.compiler.source><maven.compiler.target>17</maven.compiler.target><project.build.sourceEncoding>UTF-8</project.build.sourceEncoding></properties>\n" +
 			"<dependencies><dependency><groupId>junit</groupId><artifactId>junit</artifactId><version>4.x</version><scope>test</scope></dependency></dependencies>\n</project>\n"},
