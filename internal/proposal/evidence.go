@@ -50,8 +50,8 @@ const unblock = "Nothing was run against the change, so nothing is said of it. M
 	"dependencies are installed (`setup`) in `.daybreak.yaml` there, or have the operator of this installation give its sandbox what is missing (`sandbox.mounts`, `sandbox.env`, `sandbox.setup`, `network`, or higher limits).\n\n"
 
 // meaning says in words what an accepted verdict promises, and what it does not.
-func meaning(k task.VerdictKind) string {
-	switch k {
+func meaning(v task.Verdict) string {
+	switch v.Kind {
 	case task.Verified:
 		return "the test fails on the old code for the right reason, passes with the change, and the suite is no worse than before"
 	case task.VerifiedWeak:
@@ -59,14 +59,18 @@ func meaning(k task.VerdictKind) string {
 	case task.VerifiedScript:
 		return "a script shows the difference; the repository has no test that guards it"
 	case task.NeedsHuman:
-		return "it works, but an older expectation was changed: **please decide whether that is right** (see the findings)"
+		out := "it works, but " + cmp.Or(text(v.Reason, 600), "a person must judge what it does to tests") + "; **please decide whether that is right**"
+		if len(v.Findings) > 0 {
+			out += " (see the findings)"
+		}
+		return out
 	}
 	return "not verified"
 }
 
 func writeProof(b *strings.Builder, in Input, branch string) {
 	v := in.Verdict
-	fmt.Fprintf(b, "## Proof\n\n**%s**: %s.\n\n", kindOf(v), meaning(v.Kind))
+	fmt.Fprintf(b, "## Proof\n\n**%s**: %s.\n\n", kindOf(v), meaning(v))
 	writeRuns(b, v, cmp.Or(in.Rerun, proofLine(v, branch)))
 	if e := in.Evidence; e.Digest != "" {
 		fmt.Fprintf(b, "Signed evidence: %s, %s, by key %s. It verifies offline in any clone that has this branch:\n\n", code(EvidenceFile), code(e.Digest), code(e.Key))

