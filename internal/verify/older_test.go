@@ -17,9 +17,12 @@ func TestVerifyOlderTests(t *testing.T) {
 	on, one := []string{"py"}, []string{"test_share"}
 	prove(t, "older.txtar", Settings{Timeout: 2 * time.Minute}, []proofCase{
 		{name: "a true fix", base: on, change: []string{"adds", "fixes"}, declared: one, want: task.Verified},
-		{name: "mocked", base: on, change: []string{"mocks", "breaks"}, declared: one, want: task.NeedsHuman, reason: "test_shop.py::test_double fails with the new source", findings: "expectation changed"},
+		{name: "mocked", base: on, change: []string{"mocks", "breaks"}, declared: one, want: task.NeedsHuman, reason: "test_shop.py::test_double fails with the new source", findings: "needs a person: test_shop.py::test_double fails with the new source in the base's version, and passes in the change's; "},
+		{name: "skipped by the source", base: []string{"py", "guarded"}, change: []string{"mocks", "slow"}, declared: one, want: task.NeedsHuman, reason: "test_shop.py::test_double is skipped with the new source"},
+		{name: "a new module in place of the source", base: []string{"dir"}, change: []string{"breaks", "shadow"}, declared: one, want: task.NeedsHuman, reason: "tests/test_old.py::test_double fails with the new source"},
+		{name: "a new helper beside older tests", base: []string{"dir"}, change: []string{"fixes", "helper"}, declared: one, want: task.Verified},
 		{name: "need not pass", base: on, change: []string{"marks", "fixes"}, declared: one, want: task.TestLost, reason: "test_double"},
-		{name: "a renamed function", base: on, change: []string{"adapts", "renames", "own"}, declared: one, want: task.Verified, findings: "2 older tests cannot be run as the base has them"},
+		{name: "a renamed function", base: on, change: []string{"adapts", "renames", "own"}, declared: one, want: task.Verified, findings: "2 older tests cannot be run in the base's version"},
 	})
 }
 
@@ -27,7 +30,7 @@ func TestVerifyOlderGoTests(t *testing.T) {
 	needCommand(t, "go", "version")
 	on, one := []string{"go"}, []string{"TestShare"}
 	prove(t, "older.txtar", Settings{Timeout: 4 * time.Minute}, []proofCase{
-		{name: "nobody hears it", base: on, change: []string{"gounheard", "gobreaks"}, declared: one, want: task.NeedsHuman, reason: "TestDouble fails with the new source"},
+		{name: "nobody hears it", base: on, change: []string{"gounheard", "gobreaks"}, declared: one, want: task.TestLost, reason: "TestDouble no longer checks anything", findings: "TestDouble fails with the new source"},
 		{name: "a new file changes what it sees", base: on, change: []string{"goinit", "gobreaks"}, declared: one, want: task.NeedsHuman, reason: "TestDouble fails with the new source"},
 	})
 }
@@ -75,5 +78,20 @@ func TestOnlySometimesWithTheChange(t *testing.T) {
 				t.Errorf("%s: %s\nflaky %v, unsteady %v\n%s", got.Kind, got.Reason, got.Suite.Flaky, got.Suite.Unsteady, outline(got))
 			}
 		})
+	}
+}
+
+// TestNotRunIsNoPass: a test that is missing in a run of the whole suite counts, and no sentence says
+// that it failed in none of the runs.
+func TestNotRunIsNoPass(t *testing.T) {
+	pass := map[string]cell{"a": {status: task.Pass}}
+	p := &proof{job: Job{Baseline: Baseline{Tests: map[string]task.TestStatus{"a": task.Pass}, Each: make([]BaseRun, 2)}}, columns: []*column{
+		{side: "green", suite: true, cells: map[string]cell{"b": {status: task.Pass}}}, {side: "green", cells: pass}, {side: "green", cells: map[string]cell{}}, {side: "baseline", cells: pass},
+	}}
+	if got, want := p.tally("a"), (tallied{head: 2, headFailed: 1, base: 3, gone: true}); got != want || got.failing() != "fails or is not run" {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got := p.tally("b"); got.gone || got.failing() != "fails" { // the base does not have it
+		t.Errorf("%+v", got)
 	}
 }

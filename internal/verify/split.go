@@ -90,6 +90,12 @@ func (v *Verifier) split(job Job) (parts, error) {
 			p.tests = append(p.tests, c)
 			if rewrites[c.Path] || !forks.Match(c.Content) {
 				p.hooks = append(p.hooks, c)
+				continue
+			}
+			for i, f := range p.tamper.Findings {
+				if f.Path == c.Path && f.Ends() {
+					p.tamper.Findings[i].Severity = "warn" // it may be a child that ends
+				}
 			}
 		case hook || other:
 			p.config, p.hooks = append(p.config, c), append(p.hooks, c)
