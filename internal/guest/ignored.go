@@ -8,7 +8,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/daybreak-agent/daybreak/internal/codesearch"
 )
@@ -51,13 +54,16 @@ func (s *server) rulesNow() rules {
 	return r
 }
 
-// startOf is the text of a file, empty when it cannot be read.
+// startOf is the text of a file, empty when it cannot be read. A pipe in its place is not waited for.
 func startOf(name string) []byte {
-	f, err := os.Open(name)
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil
+	}
 	b, err := io.ReadAll(io.LimitReader(f, maxRules))
 	if err != nil {
 		return nil
@@ -124,8 +130,9 @@ func (s *server) checkIgnore(ctx context.Context, paths []string) (map[string]bo
 		return nil, nil
 	}
 	var in bytes.Buffer
+	const here = "./" // with it a colon at the beginning of a name means nothing
 	for _, p := range paths {
-		in.WriteString(p)
+		in.WriteString(here + p)
 		in.WriteByte(0)
 	}
 	argv := []string{
@@ -136,7 +143,7 @@ func (s *server) checkIgnore(ctx context.Context, paths []string) (map[string]bo
 	res, err := s.helperFed(ctx, argv, in.Bytes(), func(out io.Reader) error {
 		b, err := io.ReadAll(io.LimitReader(out, int64(in.Len())+1))
 		for _, p := range bytes.Split(b, []byte{0}) {
-			said[string(p)] = true
+			said[strings.TrimPrefix(string(p), here)] = true
 		}
 		return ignoreEOF(err)
 	})

@@ -329,6 +329,7 @@ printf '[alias]\n\tx = y\n' >> .git/config
 		{script: `rm newpkg/.gitignore`},
 		{script: `git config user.email x@y; git config core.excludesFile $PWD/.gitignore; git config core.ignoreCase true; echo 'needle fresh' > A.O`},
 		{script: `git config --file "$HOME/.gitconfig" user.name x`},
+		{script: `mkdir ':'; echo 'needle fresh' | tee ':x.o.go' ':(glob)x' ':y.o' ':build' ':/x.log.go'; echo 'build/' > ':/.gitignore'; mkdir ':/build'; echo 'needle fresh' > ':/build/x'`},
 		{script: `rm -r gone; mkdir gone; echo 'needle fresh' > gone/x.log; echo 'needle fresh' > gone/y`},
 		{script: `rm venv/.gitignore`, off: true}, // .ignore below it comes to light
 	} {
@@ -372,6 +373,21 @@ func TestRulesThatTheIndexDoesNotKnow(t *testing.T) {
 			run(t, with.dir, script)
 			sameAnswer(t, with, without, guest.SearchRequest{Pattern: "needle"}, false)
 		})
+	}
+}
+
+// A pipe where rules are read keeps nobody from starting.
+func TestPipesAreNoRules(t *testing.T) {
+	need(t, "rg")
+	need(t, "ctags")
+	root, home, index := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "index")
+	run(t, root, "printf 'package p\n' > a.go")
+	buildIndex(t, guest.IndexOptions{Root: root, Out: index})
+	run(t, home, "mkfifo .gitconfig")
+	t.Setenv("HOME", home)
+	s := start(t, func(o *guest.ServerOptions) { o.Root, o.Index = root, index })
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
