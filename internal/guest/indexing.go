@@ -102,11 +102,17 @@ const (
 	maxIndexBytes = 16 << 30
 )
 
-// ReadIndexed reads what [BuildIndex] said, behind whatever else was: its last line.
+// ReadIndexed reads what [BuildIndex] said, behind whatever else was: its last line. What is for
+// people comes as short lines of plain text, whoever said it.
 func ReadIndexed(out []byte) (done Indexed, err error) {
 	if err := json.Unmarshal(LastLine(out), &done); err != nil {
 		return done, errors.New("what the sandbox says is not what this version speaks")
 	}
+	done.Slow = done.Slow[:min(len(done.Slow), maxSlow)]
+	for i, name := range done.Slow {
+		done.Slow[i] = oneLine(name)
+	}
+	done.Problem = oneLine(done.Problem)
 	return done, done.Check()
 }
 

@@ -188,6 +188,15 @@ func TestWhatIsNoIndexIsRefused(t *testing.T) {
 	}
 }
 
+// Whoever speaks for the sandbox, what people read of it is short and plain.
+func TestWhatIsSaidOfAnIndexIsPlain(t *testing.T) {
+	said := []byte(`{"files":[{"name":"index.json","size":1}],"problem":"a\u001b[2J\u202eb` + strings.Repeat("x", 1000) + `","slow":["\u001b"` + strings.Repeat(`,"y"`, 1000) + "]}\n")
+	done, err := guest.ReadIndexed(said)
+	if err != nil || len(done.Slow) != 20 || len(done.Problem) > 510 || strings.ContainsAny(done.Problem+done.Slow[0], "\x1b\u202e") {
+		t.Errorf("%+v %v", done, err)
+	}
+}
+
 // How far an index is can be read from the lines that say so, and from no others.
 func TestProgressOfIndexing(t *testing.T) {
 	need(t, "rg")

@@ -160,12 +160,16 @@ func (p *Prover) buildIndex(ctx context.Context, s snapshot.Snapshot, m *snapsho
 	return done, takeOut(ctx, g, done.Files, m), nil
 }
 
-// indexTick is how often it is asked how far an index is.
-const indexTick = 500 * time.Millisecond
+const (
+	indexTick  = 500 * time.Millisecond // how often it is asked how far an index is
+	indexGrace = time.Minute            // to a sandbox to say that its time was over
+)
 
-// follow runs a background command to its end and tells its progress. When ctx ends it, it dies
-// with its sandbox.
+// follow runs a background command to its end and tells its progress. When ctx ends it, or the
+// sandbox does not although its time is over, it dies with that.
 func follow(ctx context.Context, g *guest.Client, r guest.ExecRequest, tell git.Progress) (guest.ExecResult, error) {
+	ctx, stop := context.WithTimeoutCause(ctx, r.Timeout+indexGrace, errors.New("the sandbox does not end what it was given time for"))
+	defer stop()
 	res, err := g.Exec(ctx, r)
 	for err == nil && res.Running {
 		if res, err = g.Wait(ctx, res.Proc, int64(indexTick)); err != nil {
@@ -183,6 +187,8 @@ const indexOut = sandbox.TempDir + "/index"
 
 // takeOut reads the files of a built index through the guest.
 func takeOut(ctx context.Context, g *guest.Client, files []guest.IndexedFile, m *snapshot.IndexMaking) error {
+	ctx, stop := context.WithTimeoutCause(ctx, indexTime, fmt.Errorf("it could not be taken out within %s", indexTime))
+	defer stop()
 	for _, f := range files {
 		err := m.Add(f.Name, func(w io.Writer) error { return g.Copy(ctx, w, indexOut+"/"+f.Name, f.Size) })
 		if err != nil {
