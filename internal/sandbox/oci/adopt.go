@@ -22,6 +22,9 @@ func (s *box) Adopt(ctx context.Context, a sandbox.Adoption) error {
 	if s.destroyed || s.guest == nil || s.guest.Err() != nil {
 		return &task.Error{Class: task.NotFound, Msg: "sandbox " + s.rec.ID + " is not alive"}
 	}
+	if s.given {
+		return &task.Error{Class: task.Invalid, Msg: "sandbox " + s.rec.ID + " was handed over already"}
+	}
 	if err := s.give(ctx, a.Files); err != nil {
 		return err
 	}
@@ -47,10 +50,10 @@ func (s *box) give(ctx context.Context, files []sandbox.File) error {
 	if err != nil {
 		return &task.Error{Class: task.Invalid, Msg: "sandbox " + s.rec.ID + " cannot be given " + err.Error()}
 	}
+	s.given = true // whatever comes of it: it is done once
 	if len(files) == 0 {
 		return nil
 	}
-	s.late = nil // whatever comes of it: it is done once
 	_, err = s.r.do(ctx, order{Do: doGive, Rec: s.rec, Spec: sandbox.Spec{Files: files}})
 	return refused("files", "", err)
 }

@@ -35,7 +35,8 @@ type box struct {
 	late   []sandbox.File // that come with its owner
 	unkeep func()         // stops watching what is kept; nil without it
 
-	mu        sync.Mutex // held by Export and Destroy
+	mu        sync.Mutex // held by Adopt, Export and Destroy
+	given     bool       // to another owner
 	destroyed bool
 }
 

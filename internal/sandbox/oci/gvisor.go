@@ -57,7 +57,7 @@ func gvisorFlags() []string {
 		"--overlay2=none",             // what is written goes to the capped upper layers, where the export finds it
 		"--oci-seccomp",               // our list of system calls, held by the sandbox's kernel
 		"--directfs=true",             // the kernel runs in the sandbox's own ids; without it as the host's nobody
-		"--file-access=exclusive",     // the root is read-only and nobody else changes it
+		"--file-access=exclusive",     // the root is read-only; what comes to it with an owner was not looked at before
 		"--file-access-mounts=shared", // nothing written stays in a cache, so that a frozen sandbox can be exported
 		"--host-uds=none",             //
 		"--host-fifo=none",            //

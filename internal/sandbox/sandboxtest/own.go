@@ -54,8 +54,12 @@ func (s *suite) ownFiles(t *testing.T) {
 		t.Errorf("a second time: %v", err)
 	}
 	s.ownAre(t, b, "2")
-	if err := s.start(t, sandbox.Spec{}).(sandbox.Ready).Adopt(t.Context(), owner()); err != nil {
+	plain := s.start(t, sandbox.Spec{}).(sandbox.Ready)
+	if err := plain.Adopt(t.Context(), owner()); err != nil {
 		t.Errorf("without any: %v", err)
+	}
+	if err := plain.Adopt(t.Context(), sandbox.Adoption{Task: "t3", Purpose: "agent"}); task.ClassOf(err) != task.Invalid || plain.Handle().Task != "t2" {
+		t.Errorf("without any, a second time: %v, of %s", err, plain.Handle().Task)
 	}
 	s.ownOverLayers(t)
 }
