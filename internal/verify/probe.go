@@ -86,7 +86,6 @@ func (p *proof) probe(ctx context.Context) (err error) {
 		return err
 	}
 	_, _, left := task.Counts(slices.Concat(guard.Hunks, guard.Mutants))
-	guard.Complete = left == 0
 	if left > 0 {
 		guard.Note = join(guard.Note, fmt.Sprintf("partial: %s not tried within %s", plural(left, "probe"), p.guardTime()))
 	}
@@ -95,8 +94,9 @@ func (p *proof) probe(ctx context.Context) (err error) {
 			guard.Unsure++
 		}
 	}
+	guard.Complete = left == 0 && guard.Unsure == 0
 	if guard.Unsure > 0 {
-		guard.Note = join(guard.Note, fmt.Sprintf("partial: %s that the reproduction does not notice not judged, since there was no time to ask the whole suite", plural(guard.Unsure, "probe")))
+		guard.Note = join(guard.Note, fmt.Sprintf("partial: %s unnoticed by the reproduction and not judged, since there was no time to ask the whole suite", plural(guard.Unsure, "probe")))
 	}
 	guard.Millis = p.v.Now().Sub(start).Milliseconds()
 	rec.Note, rec.Millis, rec.Complete = summaryOf(*guard), guard.Millis, guard.Complete

@@ -139,7 +139,7 @@ func TestUnjudged(t *testing.T) {
 	}
 	g := p.verdict.Guard
 	_, survived, _ := task.Counts(slices.Concat(g.Hunks, g.Mutants))
-	if g.Unsure == 0 || survived != 0 || p.facts.Weak != "" || !strings.Contains(g.Note, "not judged, since there was no time to ask the whole suite") {
+	if g.Unsure == 0 || g.Complete || survived != 0 || p.facts.Weak != "" || !strings.Contains(g.Note, "not judged, since there was no time to ask the whole suite") {
 		t.Errorf("%d unsure, %d survived, weak: %q, note: %s", g.Unsure, survived, p.facts.Weak, g.Note)
 	}
 	rec := p.verdict.Phases[len(p.verdict.Phases)-1]
@@ -236,6 +236,15 @@ func TestRaceDetector(t *testing.T) {
 	}
 	if _, ok := (Plan{Suites: p.Suites[1:]}).racing(); ok {
 		t.Error("pytest has a race detector")
+	}
+	run := proof{plan: p, racing: true}
+	for phase, want := range map[string]bool{"P3": true, "P4": true, "P5": false, "P7": false} {
+		if got := run.planOf(phase, []Place{{}}).Suites[0].Race; got != want {
+			t.Errorf("%s under the race detector: %v", phase, got)
+		}
+	}
+	if run.planOf("P3", nil).Suites[0].Race {
+		t.Error("the whole suite runs under the race detector")
 	}
 	for _, s := range []string{
 		"go: -race requires cgo; enable cgo by setting CGO_ENABLED=1", "go: -race is only supported on linux/amd64, linux/ppc64le",

@@ -225,10 +225,7 @@ func (p *proof) declaredPlaces() []Place {
 }
 
 func (p *proof) bench(ctx context.Context, purpose string, placed []git.Change, where []Place, rec *task.PhaseRecord) (ran, error) {
-	plan := p.plan
-	if p.racing && where != nil {
-		plan, _ = plan.racing()
-	}
+	plan := p.planOf(rec.Phase, where)
 	needs := where
 	if purpose == "green" {
 		needs = nil // the suite's run needs all of it
@@ -250,6 +247,17 @@ func (p *proof) bench(ctx context.Context, purpose string, placed []git.Change, 
 		p.verdict.Sandbox = task.Isolation{Runtime: r.info.Runtime, Isolation: r.info.Isolation, Profile: r.info.Profile}
 	}
 	return r, err
+}
+
+// planOf is how a run is made: what shows the bug or its end runs under the race detector, where there
+// is one; what is held against the base's ledger runs as that did. A race that the base has always
+// had must neither speak against the change nor for it.
+func (p *proof) planOf(phase string, where []Place) Plan {
+	plan := p.plan
+	if p.racing && where != nil && (phase == "P3" || phase == "P4") {
+		plan, _ = plan.racing()
+	}
+	return plan
 }
 
 // identify turns what the agent declared into stable ids, from the red runs so far: one, where
