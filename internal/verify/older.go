@@ -1,10 +1,12 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -47,7 +49,7 @@ func (p *proof) older(ctx context.Context) error {
 	left, broken := map[string]Place{}, map[string]string{}
 	for id, pl := range tests {
 		switch s := p.see(r, id, true); {
-		case s.Status == task.Pass || s.Status == task.Skip || s.Status == task.XFail || s.Status == task.Flaky:
+		case s.Status == task.Pass || s.Status == task.Flaky || skipped(s.Status) && !p.headPassed(id):
 		case s.failed() && (s.Cause == CauseBuild || s.Signature == "build"):
 			broken[id] = s.Message
 		case !slices.Contains(p.verdict.Suite.Flaky, id):
@@ -100,7 +102,7 @@ func (p *proof) olderSometimes(ctx context.Context, some map[string]Place, rec *
 		}
 	}
 	for _, id := range sortedKeys(some) {
-		p.facts.Unsteady = append(p.facts.Unsteady, fmt.Sprintf("%s (as the base has it, it fails in some runs with the new source and in none of %d on the base)", id, p.tally(id).base))
+		p.facts.Unsteady = append(p.facts.Unsteady, fmt.Sprintf("%s (in the base's version, it does not pass in all runs with the new source, and passes in all %d on the base)", id, p.tally(id).base))
 	}
 	p.verdict.Suite.Unsteady = p.facts.Unsteady
 	return nil
@@ -108,30 +110,50 @@ func (p *proof) olderSometimes(ctx context.Context, some map[string]Place, rec *
 
 // tellOlder turns what the older tests did into facts and findings.
 func (p *proof) tellOlder(left map[string]Place, seen map[string]Seen, broken map[string]string, rec *task.PhaseRecord) {
-	finding := func(severity, id, detail, old string) {
+	finding := func(severity, id, detail string) {
 		if pl := p.job.Baseline.Where[id]; len(p.verdict.Findings) < 500 {
-			p.verdict.Findings = append(p.verdict.Findings, task.Finding{Kind: "tamper", Severity: severity, Path: p.changedFile(pl), Detail: oneLine(detail, 600), Old: old})
+			p.verdict.Findings = append(p.verdict.Findings, task.Finding{Kind: "tamper", Severity: severity, Path: p.changedFile(pl), Detail: oneLine(detail, 600)})
 		}
 	}
-	for n, id := range sortedKeys(left) {
-		now := "and passes as the change has it"
-		if !p.headPassed(id) {
-			now = "and is another one in the change"
+	ids := sortedKeys(left)
+	slices.SortStableFunc(ids, func(a, b string) int { // what another one's panic has hidden comes last
+		return cmp.Compare(howMany([]Seen{seen[b]}, Seen.failed), howMany([]Seen{seen[a]}, Seen.failed))
+	})
+	for n, id := range ids {
+		line := fmt.Sprintf("%s %s with the new source in the base's version, ", id, did(seen[id].Status))
+		if p.headPassed(id) {
+			line += "and passes in the change's"
+		} else {
+			line += "and the change has none of that name that passes"
 		}
-		line := fmt.Sprintf("%s fails with the new source as the base has it, %s", id, now)
 		p.facts.Weakened = append(p.facts.Weakened, line)
 		if n < maxOlder {
-			finding("warn", id, "needs a person: expectation changed: "+line, seen[id].Message)
+			finding("warn", id, join("needs a person: "+line, seen[id].Message))
 		}
 	}
 	if len(left) > 0 {
-		rec.Note = join(rec.Note, plural(len(left), "older test")+" no longer asks what it asked")
+		rec.Note = join(rec.Note, plural(len(left), "older test")+" not passing in the base's version")
 	}
-	if ids := sortedKeys(broken); len(ids) > 0 {
-		line := fmt.Sprintf("%s cannot be run as the base has them, since they do not build with the new source (%s)", plural(len(ids), "older test"), oneLine(broken[ids[0]], 200))
+	if ids = sortedKeys(broken); len(ids) > 0 {
+		line := fmt.Sprintf("%s cannot be run in the base's version, which does not build with the new source (%s)", plural(len(ids), "older test"), oneLine(broken[ids[0]], 200))
 		rec.Note = join(rec.Note, line)
-		finding("info", ids[0], line+": "+some(ids), "")
+		finding("info", ids[0], line+": "+some(ids))
 	}
+}
+
+func skipped(s task.TestStatus) bool { return s == task.Skip || s == task.XFail }
+
+// did says what a test did that did not pass.
+func did(s task.TestStatus) string {
+	switch {
+	case skipped(s):
+		return "is skipped"
+	case s == task.Missing:
+		return "is not run"
+	case s == task.Timeout:
+		return "runs out of time"
+	}
+	return "fails"
 }
 
 // stable are the tests that pass in every run of the base.
@@ -155,22 +177,28 @@ func (p *proof) changedFile(pl Place) string {
 	return pl.File
 }
 
+// testName is what only runners look for: no test imports it.
+var testName = regexp.MustCompile(`(^|/)test_[^/]*\.py$|_test\.py$|\.(test|spec)\.\w+$`)
+
 // inChangedFiles are the stable tests of the base that the change's test files hold, or reach.
 // placed is what stands on the base beside them.
 func (p *proof) inChangedFiles(placed []git.Change) (map[string]Place, error) {
-	var changed []string
+	var changed, added []string
 	for _, c := range p.parts.tests {
-		if _, old := p.old(c.Path); old || strings.HasSuffix(c.Path, "_test.go") { // a new file of a Go package is in one program with the others
+		switch _, old := p.old(c.Path); {
+		case old, strings.HasSuffix(c.Path, "_test.go"): // a new file of a Go package is in one program with the others
 			changed = append(changed, snapshotOf(c.Path))
+		case !testName.MatchString(c.Path) && (strings.HasSuffix(c.Path, ".py") || impact.Script(c.Path)):
+			added = append(added, c.Path) // it may be found where others import another module
 		}
 	}
-	if len(changed) == 0 || len(p.plan.Suites) == 0 {
+	if len(changed)+len(added) == 0 || len(p.plan.Suites) == 0 {
 		return nil, nil
 	}
 	base := p.job.Baseline
 	whole := p.unknownTo(changed)
-	reach, err := p.reachedBy(changed, placed)
-	if err != nil {
+	reach, err := p.reachedBy(slices.Concat(changed, added), placed)
+	if err != nil || len(changed) == 0 && reach.Whole != "" {
 		return nil, err
 	}
 	out := map[string]Place{}

@@ -89,7 +89,7 @@ func (p *proof) guard(ctx context.Context) error {
 // warns, all but what runs settle waits for a person.
 func (f *Facts) found(findings []tamper.Finding) {
 	for _, x := range findings {
-		line := fmt.Sprintf("%s:%d %s", x.Path, x.Line, x.Detail)
+		line := fmt.Sprintf("%s:%d %s", x.Path, x.Line, strings.TrimPrefix(x.Detail, "needs a person: ")) // the row says it
 		block := x.Severity == "block"
 		switch {
 		case x.SubKind == tamper.TestRenamed && !block:

@@ -10,7 +10,17 @@ import (
 )
 
 // tallied is how often a test failed, and ran, with the change and on the base.
-type tallied struct{ headFailed, head, baseFailed, base int }
+type tallied struct {
+	headFailed, head, baseFailed, base int
+	gone                               bool // some failure with the change is that it was not run
+}
+
+func (t tallied) failing() string {
+	if t.gone {
+		return "fails or is not run"
+	}
+	return "fails"
+}
 
 // tally counts all runs so far in which a test was.
 func (p *proof) tally(id string) tallied {
@@ -23,6 +33,9 @@ func (p *proof) tally(id string) tallied {
 		if s == "" && c.folded {
 			s = p.job.Baseline.Tests[id]
 		}
+		if _, old := p.job.Baseline.Tests[id]; s == "" && c.suite && old {
+			s = task.Missing
+		}
 		bad := 0
 		switch s {
 		case "", task.Skip, task.XFail:
@@ -34,7 +47,7 @@ func (p *proof) tally(id string) tallied {
 		switch c.side {
 		case "green":
 			if c.Phase != "P7" {
-				t.head, t.headFailed = t.head+1, t.headFailed+bad
+				t.head, t.headFailed, t.gone = t.head+1, t.headFailed+bad, t.gone || s == task.Missing
 			}
 		case "baseline":
 			t.base, t.baseFailed = t.base+1, t.baseFailed+bad
@@ -85,7 +98,7 @@ func (p *proof) unsteady(ctx context.Context, suspects map[string]Place, flaky m
 		}
 		rate := float64(t.headFailed) / float64(max(t.head, 1))
 		chance := math.Pow(1-rate, float64(t.base))
-		line := fmt.Sprintf("%s (fails in %d of %d runs with the change and in none of %d on the base; with the same rate there, so many would all pass with a probability of %.2g)", id, t.headFailed, t.head, t.base, chance)
+		line := fmt.Sprintf("%s (%s in %d of %d runs with the change and in none of %d on the base; with the same rate there, so many would all pass with a probability of %.2g)", id, t.failing(), t.headFailed, t.head, t.base, chance)
 		if rate >= minFailRate && t.headFailed > 1 && chance <= math.Exp(-greenFactor) {
 			p.facts.Regressions = append(p.facts.Regressions, line)
 		} else {
