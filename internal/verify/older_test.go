@@ -31,6 +31,8 @@ func TestVerifyOlderGoTests(t *testing.T) {
 	on, one := []string{"go"}, []string{"TestShare"}
 	prove(t, "older.txtar", Settings{Timeout: 4 * time.Minute}, []proofCase{
 		{name: "nobody hears it", base: on, change: []string{"gounheard", "gobreaks"}, declared: one, want: task.TestLost, reason: "TestDouble no longer checks anything", findings: "TestDouble fails with the new source"},
+		{name: "a child that leaves", base: on, change: []string{"gochild", "gofixes"}, declared: one, want: task.Verified, findings: "the process ends"},
+		{name: "a test that leaves", base: on, change: []string{"goleaves", "gofixes"}, declared: one, want: task.NotFixed, reason: "unexpected call to os.Exit"},
 		{name: "a new file changes what it sees", base: on, change: []string{"goinit", "gobreaks"}, declared: one, want: task.NeedsHuman, reason: "TestDouble fails with the new source"},
 	})
 }

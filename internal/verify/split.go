@@ -86,17 +86,16 @@ func (v *Verifier) split(job Job) (parts, error) {
 		switch {
 		case goTests(c):
 			p.tests = append(p.tests, c)
+			if goChild.Match(c.Content) {
+				p.mayEnd(c.Path)
+			}
 		case hook && !other && class.IsTests() && holdsTests(c):
 			p.tests = append(p.tests, c)
 			if rewrites[c.Path] || !forks.Match(c.Content) {
 				p.hooks = append(p.hooks, c)
 				continue
 			}
-			for i, f := range p.tamper.Findings {
-				if f.Path == c.Path && f.Ends() {
-					p.tamper.Findings[i].Severity = "warn" // it may be a child that ends
-				}
-			}
+			p.mayEnd(c.Path)
 		case hook || other:
 			p.config, p.hooks = append(p.config, c), append(p.hooks, c)
 		case class.IsTests():
@@ -108,6 +107,15 @@ func (v *Verifier) split(job Job) (parts, error) {
 		}
 	}
 	return p, nil
+}
+
+// mayEnd has what ends a process in the file bind no more: it may be a child that ends.
+func (p *parts) mayEnd(f string) {
+	for i, x := range p.tamper.Findings {
+		if x.Path == f && x.Ends() {
+			p.tamper.Findings[i].Severity = "warn"
+		}
+	}
 }
 
 // hookFile reports whether runners load the path by its name alone, whatever is in it.
@@ -182,6 +190,10 @@ func goTests(c git.Change) bool {
 // forks recognises a file that makes processes of its own: one of those may end as it likes, and
 // takes no test's result with it.
 var forks = regexp.MustCompile(`\bfork\b|\bforkpty\b|\bmultiprocessing\b`)
+
+// goChild recognises a Go test file whose program is started again as a child, which is told by its
+// environment or its arguments what to be. A test that ends has no result and is missed.
+var goChild = regexp.MustCompile(`\bexec\.Command|\bos\.(Executable|Args|Getenv|LookupEnv)\b`)
 
 var testsIn = map[string]*regexp.Regexp{
 	".py":  regexp.MustCompile(`(?m)^\s*(?:async )?def test|^class \w*Test`),
