@@ -50,7 +50,8 @@ func TestOnlySometimesWithTheChange(t *testing.T) {
 		flaky      bool
 	}{
 		{name: "seldom", head: "[1]", want: task.NeedsHuman, reason: "fails in 1 of 4 runs with the change and in none of 6 on the base"},
-		{name: "often", head: "[1, 3]", want: task.Regression, reason: "fails in 2 of 4 runs"},
+		{name: "twice", head: "[1, 3]", want: task.NeedsHuman, reason: "fails in 2 of 4 runs with the change and in none of 6 on the base; failing as often on both, all failures would be with the change with a probability of 0.13"},
+		{name: "often", head: "[1, 2, 4]", want: task.Regression, reason: "fails in 3 of 5 runs"},
 		{name: "on the base as well", base: "[4]", head: "[1]", want: task.Verified, flaky: true},
 		{name: "known", head: "[1]", flakes: map[string]int{id: 2}, want: task.Verified, flaky: true},
 	} {

@@ -281,6 +281,9 @@ func (p *proof) identify(runs []ran) {
 		if len(ids) == 0 {
 			ids = found.ids // none fails: the table says so
 		}
+		if parent, ok := parentOf(d); ok && len(ids) == 0 { // it ended before it came to this one
+			ids = slices.DeleteFunc(slices.Clone(resolve(parent, r.cases).ids), func(id string) bool { return !r.cases[id].Failed() })
+		}
 		if len(ids) == 0 {
 			p.facts.Tests = append(p.facts.Tests, p.unidentified(r, i, d, found))
 			continue

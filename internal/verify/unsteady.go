@@ -3,7 +3,6 @@ package verify
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/daybreak-agent/daybreak/internal/task"
@@ -20,6 +19,19 @@ func (t tallied) failing() string {
 		return "fails or is not run"
 	}
 	return "fails"
+}
+
+// maxChance is how likely chance may be where failures are said to be the change's doing.
+const maxChance = 0.05
+
+// chance is how likely all failures are with the change if the test fails as often on the base:
+// Fisher's exact test, one-sided, of a base that never failed.
+func (t tallied) chance() float64 {
+	out := 1.0
+	for i := range t.headFailed {
+		out *= float64(t.head-i) / float64(t.head+t.base-i)
+	}
+	return out
 }
 
 // tally counts all runs so far in which a test was.
@@ -59,7 +71,7 @@ func (p *proof) tally(id string) tallied {
 // unsteady says of tests that fail in some runs with the change, and not in all, whose doing that
 // is. One that failed on the base too, now or in a verification before, flakes by itself. The base
 // runs as often as the change did before it is said that one does not; then it is a regression
-// where that many runs would not all pass by chance, and else for a person to judge.
+// where all its failures are hardly with the change by chance, and else for a person to judge.
 func (p *proof) unsteady(ctx context.Context, suspects map[string]Place, flaky map[string]bool, rec *task.PhaseRecord) error {
 	ours := map[string]Place{} // not known to flake, and to be run on the base
 	for id := range flaky {
@@ -96,10 +108,9 @@ func (p *proof) unsteady(ctx context.Context, suspects map[string]Place, flaky m
 			p.facts.Unsteady = append(p.facts.Unsteady, fmt.Sprintf("%s (new, and fails in %d of %d runs with the change)", id, t.headFailed, t.head))
 			continue
 		}
-		rate := float64(t.headFailed) / float64(max(t.head, 1))
-		chance := math.Pow(1-rate, float64(t.base))
-		line := fmt.Sprintf("%s (%s in %d of %d runs with the change and in none of %d on the base; with the same rate there, so many would all pass with a probability of %.2g)", id, t.failing(), t.headFailed, t.head, t.base, chance)
-		if rate >= minFailRate && t.headFailed > 1 && chance <= math.Exp(-greenFactor) {
+		chance := t.chance()
+		line := fmt.Sprintf("%s (%s in %d of %d runs with the change and in none of %d on the base; failing as often on both, all failures would be with the change with a probability of %.2g)", id, t.failing(), t.headFailed, t.head, t.base, chance)
+		if t.headFailed > 1 && chance <= maxChance {
 			p.facts.Regressions = append(p.facts.Regressions, line)
 		} else {
 			p.facts.Unsteady = append(p.facts.Unsteady, line)

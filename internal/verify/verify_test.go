@@ -153,6 +153,7 @@ func TestVerifyGo(t *testing.T) {
 		{name: "no fix", change: []string{"test"}, declared: one, want: task.NotFixed, reason: "TestCoupon"},
 		{name: "wrong fix", change: []string{"test", "wrongfix"}, declared: []string{"./cart.TestCoupon"}, want: task.NotFixed, reason: "181"},
 		{name: "fix without its test", change: []string{"fix"}, declared: one, want: task.NotRun, red: task.NotRun},
+		{name: "a subtest that the panic of another hides", change: []string{"subtests", "fix"}, declared: []string{"cart::TestCoupon/ten", "cart::TestCoupon/twenty"}, want: task.Verified},
 		{name: "near name", change: []string{"test", "fix"}, declared: []string{"TestCoupons"}, want: task.NotRun, reason: "coupon_test.go::TestCoupon"},
 		{name: "passes on the base", change: []string{"passes", "fix"}, declared: one, want: task.NotReproducing, red: task.NotReproducing},
 		{name: "compile only", change: []string{"compile", "fix"}, declared: one, want: task.WeakRed, reason: "does not compile", red: task.WeakRed},
