@@ -56,6 +56,16 @@ func (g *Git) Advance(ctx context.Context, gitdir, rev, old, from, dest string) 
 	return l, nil
 }
 
+// sizeOf is how many bytes the files of an index have, without those that are to be written.
+func sizeOf(entries []dirEntry) (n int64) {
+	for i := range entries {
+		if entries[i].mode() != ModeSubmodule {
+			n += entries[i].size()
+		}
+	}
+	return n
+}
+
 // advanceTree lays out the objects, the files and the index. The index is the other's with the
 // difference: no file that both have is looked at.
 func (g *Git) advanceTree(ctx context.Context, gitdir string, l Laid, old, from, dest string) ([]dirEntry, error) {
@@ -84,16 +94,16 @@ func (g *Git) advanceTree(ctx context.Context, gitdir string, l Laid, old, from,
 		trees[""] = l.Tree
 	}
 	dirs := directories(entries)
-	packed, ids := make(chan error, 1), objects(l.Commit, dirs, trees, entries)
+	laid, ids, size := make(chan error, 1), objects(l.Commit, dirs, trees, entries), packSize(sizeOf(entries))
 	go func() {
 		if ids != nil {
-			packed <- g.sharePacks(ctx, gitdir, from, dest, ids)
+			laid <- g.sharePacks(ctx, gitdir, from, dest, size, ids)
 		} else {
-			packed <- g.layPack(ctx, gitdir, l.Commit, dest)
+			laid <- g.layPack(ctx, gitdir, l.Commit, dest, size)
 		}
 	}()
 	err = g.advanceFiles(ctx, gitdir, from, dest, dirs, entries, fresh)
-	if err := errors.Join(<-packed, err); err != nil {
+	if err := errors.Join(<-laid, err); err != nil {
 		return nil, err
 	}
 	return entries, os.WriteFile(filepath.Join(dest, ".git", "index"), writeIndex(entries, trees), 0o644)

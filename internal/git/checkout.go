@@ -71,7 +71,10 @@ func (g *Git) Checkout(ctx context.Context, gitdir, rev, dest string) (Laid, err
 	if l.Commit, err = g.Commit(ctx, gitdir, l.Tree, "", neutral()); err != nil {
 		return l, err
 	}
-	if err := g.layRepository(ctx, gitdir, l.Commit, dest); err != nil {
+	if err := layEmpty(l.Commit, dest); err != nil {
+		return l, err
+	}
+	if err := g.layPack(ctx, gitdir, l.Commit, dest, packSize(content(l.Entries))); err != nil {
 		return l, err
 	}
 	if err := g.inTree(ctx, dest, nil, "read-tree", l.Commit); err != nil {
@@ -84,6 +87,14 @@ func (g *Git) Checkout(ctx context.Context, gitdir, rev, dest string) (Laid, err
 		return l, err
 	}
 	return l, g.refresh(ctx, dest)
+}
+
+// content is how many bytes all the files have.
+func content(entries []Entry) (n int64) {
+	for _, e := range entries {
+		n += e.Size
+	}
+	return n
 }
 
 // inTree runs git on a checkout that no sandbox has seen.
@@ -162,15 +173,7 @@ func (c *counted) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// layRepository writes dest/.git by hand around packs with the commit's objects.
-func (g *Git) layRepository(ctx context.Context, gitdir, commit, dest string) error {
-	if err := layEmpty(commit, dest); err != nil {
-		return err
-	}
-	return g.layPack(ctx, gitdir, commit, dest)
-}
-
-// layEmpty writes a repository without its objects.
+// layEmpty writes dest/.git by hand: a repository without its objects.
 func layEmpty(commit, dest string) error {
 	own := filepath.Join(dest, ".git")
 	for _, d := range []string{"objects/pack", "objects/info", "refs/heads", "refs/tags", "info"} {
@@ -192,11 +195,7 @@ func layEmpty(commit, dest string) error {
 }
 
 // layPack packs everything that a commit has.
-func (g *Git) layPack(ctx context.Context, gitdir, commit, dest string) error {
-	size, err := packSize(gitdir)
-	if err != nil {
-		return err
-	}
+func (g *Git) layPack(ctx context.Context, gitdir, commit, dest string, size int64) error {
 	return g.packInto(ctx, gitdir, dest, strings.NewReader(commit+"\n"), size, "--revs")
 }
 

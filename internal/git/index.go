@@ -24,10 +24,12 @@ type dirEntry struct {
 
 func (e *dirEntry) mode() uint32 { return binary.BigEndian.Uint32(e.stat[24:]) }
 
+func (e *dirEntry) size() int64 { return int64(binary.BigEndian.Uint32(e.stat[36:])) }
+
 func (e *dirEntry) entry() Entry {
 	out := Entry{Path: e.path, Mode: e.mode(), ID: hex.EncodeToString(e.id[:])}
 	if out.Mode != ModeSubmodule {
-		out.Size = int64(binary.BigEndian.Uint32(e.stat[36:]))
+		out.Size = e.size()
 	}
 	return out
 }

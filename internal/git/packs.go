@@ -10,8 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
 // A checkout's objects are in packs of about the same size, so that one which is advanced from it
@@ -19,51 +17,28 @@ import (
 const (
 	leastPack = 1 << 20 // bytes; git makes no smaller ones on purpose
 	manyPacks = 32      // of one checkout, about
+	shrinks   = 4       // times, that text does in a pack, at least
 )
 
-// packSize is how large a pack may be that is made of what gitdir has.
-func packSize(gitdir string) (int64, error) {
-	packs, err := filepath.Glob(filepath.Join(gitdir, "objects", "pack", "*.pack"))
-	if err != nil {
-		return 0, err
-	}
-	total := int64(0)
-	for _, p := range packs {
-		if fi, err := os.Stat(p); err == nil { // it may have been packed with others meanwhile
-			total += fi.Size()
-		}
-	}
-	return max(leastPack, total/manyPacks), nil
-}
+// packSize is how large a pack of a checkout of so many bytes may be.
+func packSize(bytes int64) int64 { return max(leastPack, bytes/shrinks/manyPacks) }
 
 // sharePacks gives dest the objects with these ids and no other: whole packs of from by hard
-// links, the rest out of the mirror. ids are in the order in which they are to be written.
-func (g *Git) sharePacks(ctx context.Context, gitdir, from, dest string, ids []string) error {
-	size, err := packSize(gitdir)
-	if err != nil {
-		return err
-	}
-	missing := make(map[string]bool, len(ids))
+// links, packs of which most is wanted without the rest, and what is left out of the mirror, in
+// packs of size at most. ids are in the order in which they are to be written.
+func (g *Git) sharePacks(ctx context.Context, gitdir, from, dest string, size int64, ids []string) error {
+	missing := make(map[objectID]bool, len(ids))
 	for _, id := range ids {
-		missing[id] = true
+		missing[rawID(id)] = true
 	}
 	packs, err := filepath.Glob(filepath.Join(from, ".git", "objects", "pack", "*.pack"))
 	if err != nil {
 		return err
 	}
 	for _, p := range packs {
-		has, err := shared(p, size/4, missing)
+		has, err := sharePack(p, filepath.Join(dest, ".git", "objects", "pack"), size/4, missing)
 		if err != nil {
 			return err
-		}
-		if has == nil {
-			continue
-		}
-		for _, ext := range []string{".pack", ".idx"} {
-			name := strings.TrimSuffix(p, ".pack") + ext
-			if err := os.Link(name, filepath.Join(dest, ".git", "objects", "pack", filepath.Base(name))); err != nil {
-				return unlinkable(name, err)
-			}
 		}
 		for _, id := range has {
 			delete(missing, id)
@@ -71,9 +46,9 @@ func (g *Git) sharePacks(ctx context.Context, gitdir, from, dest string, ids []s
 	}
 	var in bytes.Buffer
 	for _, id := range ids {
-		if missing[id] {
+		if raw := rawID(id); missing[raw] {
 			in.WriteString(id + "\n")
-			delete(missing, id)
+			delete(missing, raw)
 		}
 	}
 	if in.Len() == 0 {
@@ -82,9 +57,9 @@ func (g *Git) sharePacks(ctx context.Context, gitdir, from, dest string, ids []s
 	return g.packInto(ctx, gitdir, dest, &in, size)
 }
 
-// shared are the objects of a pack if all of them are wanted and it is not a small one: of those
-// there would be ever more. nil: it is not to be shared.
-func shared(pack string, least int64, wanted map[string]bool) ([]string, error) {
+// sharePack puts the objects of a pack that are wanted into dir, unless it is a small one, of which
+// there would be ever more, or few of them are; and says which those are.
+func sharePack(pack, dir string, least int64, wanted map[objectID]bool) ([]objectID, error) {
 	fi, err := os.Stat(pack)
 	if err != nil {
 		return nil, unlinkable(pack, err)
@@ -96,23 +71,63 @@ func shared(pack string, least int64, wanted map[string]bool) ([]string, error) 
 	if err != nil {
 		return nil, unlinkable(pack, err)
 	}
-	ids, err := readPackIndex(b)
+	objects, err := readPackIndex(b)
 	if err != nil {
-		return nil, &task.Error{Class: task.Unavailable, Msg: filepath.Base(pack) + " cannot be shared", Err: err}
+		return nil, nil // damaged, or for a huge file: the mirror has the same
 	}
-	for _, id := range ids {
-		if !wanted[id] {
-			return nil, nil
+	has := make([]objectID, 0, len(objects))
+	for _, o := range objects {
+		if wanted[o.id] {
+			has = append(has, o.id)
 		}
 	}
-	return ids, nil
+	switch {
+	case len(has) == len(objects):
+		return has, linkPack(pack, dir)
+	case len(has) < len(objects)/2:
+		return nil, nil
+	}
+	b, err = os.ReadFile(pack)
+	if err != nil {
+		return nil, unlinkable(pack, err)
+	}
+	if has, err = trimPack(b, objects, func(id objectID) bool { return wanted[id] }, dir); errors.Is(err, errPack) {
+		return nil, nil
+	}
+	return has, err
+}
+
+func linkPack(pack, dir string) error {
+	for _, ext := range []string{".pack", ".idx"} {
+		name := strings.TrimSuffix(pack, ".pack") + ext
+		if err := os.Link(name, filepath.Join(dir, filepath.Base(name))); err != nil {
+			return unlinkable(name, err)
+		}
+	}
+	return nil
 }
 
 var errPackIndex = errors.New("the index of a pack is damaged or of an unknown form")
 
-// readPackIndex reads the object ids of a pack's index of version 2 (gitformat-pack(5)).
-func readPackIndex(b []byte) ([]string, error) {
-	const head, fan = 8, 256 * 4
+// objectID is a SHA-1, which is what mirrors have.
+type objectID [sha1.Size]byte
+
+// rawID is that of 40 hexadecimal digits.
+func rawID(id string) (raw objectID) {
+	_, _ = hex.Decode(raw[:], []byte(id[:2*sha1.Size])) // ids come from git or from an index
+	return raw
+}
+
+// packed is an object of a pack.
+type packed struct {
+	id  objectID
+	at  uint32 // offset of its entry in the pack
+	sum uint32 // CRC-32 of its entry
+}
+
+// readPackIndex reads a pack's index of version 2 (gitformat-pack(5)), of a pack of less than 2 GiB.
+func readPackIndex(b []byte) ([]packed, error) {
+	const head, fan, each = 8, 256 * 4, sha1.Size + 4 + 4
 	if len(b) < head+fan+2*sha1.Size || string(b[:head]) != "\xfftOc\x00\x00\x00\x02" {
 		return nil, errPackIndex
 	}
@@ -120,15 +135,16 @@ func readPackIndex(b []byte) ([]string, error) {
 		return nil, errPackIndex
 	}
 	n := int(binary.BigEndian.Uint32(b[head+fan-4:]))
-	b = b[head+fan:]
-	if n == 0 || n > len(b)/sha1.Size {
+	if b = b[head+fan : len(b)-2*sha1.Size]; n == 0 || len(b)%each != 0 || n != len(b)/each {
 		return nil, errPackIndex
 	}
-	ids := make([]string, n)
-	for i := range ids {
-		ids[i] = hex.EncodeToString(b[i*sha1.Size : (i+1)*sha1.Size])
+	sums, offsets := b[n*sha1.Size:], b[n*(sha1.Size+4):]
+	out := make([]packed, n)
+	for i := range out {
+		copy(out[i].id[:], b[i*sha1.Size:])
+		out[i].sum, out[i].at = binary.BigEndian.Uint32(sums[4*i:]), binary.BigEndian.Uint32(offsets[4*i:])
 	}
-	return ids, nil
+	return out, nil
 }
 
 // objects are the ids of a commit, of its directories and of its files, in that order; nil when
