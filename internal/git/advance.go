@@ -24,9 +24,12 @@ import (
 // to. The result has the same paths, modes, bytes and times as one laid out from nothing, and
 // like that one no object of another commit.
 //
+// dest must not exist, or with twin be what [Git.Twin] made of from: then no more is done than the
+// difference takes.
+//
 // An error of class Unavailable says that from cannot be linked: not on this file system, or not
 // any more.
-func (g *Git) Advance(ctx context.Context, gitdir, rev, old, from, dest string) (Laid, error) {
+func (g *Git) Advance(ctx context.Context, gitdir, rev, old, from, dest string, twin bool) (Laid, error) {
 	var l Laid
 	var err error
 	if l.Tree, err = g.TreeID(ctx, gitdir, rev); err != nil {
@@ -38,7 +41,7 @@ func (g *Git) Advance(ctx context.Context, gitdir, rev, old, from, dest string) 
 	if err := layEmpty(l.Commit, dest); err != nil {
 		return l, err
 	}
-	entries, err := g.advanceTree(ctx, gitdir, l, old, from, dest)
+	entries, err := g.advanceTree(ctx, gitdir, l, old, from, dest, twin)
 	if err != nil {
 		return l, err
 	}
@@ -68,7 +71,7 @@ func sizeOf(entries []dirEntry) (n int64) {
 
 // advanceTree lays out the objects, the files and the index. The index is the other's with the
 // difference: no file that both have is looked at.
-func (g *Git) advanceTree(ctx context.Context, gitdir string, l Laid, old, from, dest string) ([]dirEntry, error) {
+func (g *Git) advanceTree(ctx context.Context, gitdir string, l Laid, old, from, dest string, twin bool) ([]dirEntry, error) {
 	diffs, err := g.changed(ctx, gitdir, old, l.Tree, "-t")
 	if err != nil {
 		return nil, err
@@ -102,7 +105,11 @@ func (g *Git) advanceTree(ctx context.Context, gitdir string, l Laid, old, from,
 			laid <- g.layPack(ctx, gitdir, l.Commit, dest, size)
 		}
 	}()
-	err = g.advanceFiles(ctx, gitdir, from, dest, dirs, entries, fresh)
+	if twin {
+		err = g.turn(ctx, gitdir, dest, dirs, entries, fresh, diffs)
+	} else {
+		err = g.advanceFiles(ctx, gitdir, from, dest, dirs, entries, fresh)
+	}
 	if err := errors.Join(<-laid, err); err != nil {
 		return nil, err
 	}
@@ -111,15 +118,8 @@ func (g *Git) advanceTree(ctx context.Context, gitdir string, l Laid, old, from,
 
 // advanceFiles lays out the files, and notes in the entries what the fresh ones are like.
 func (g *Git) advanceFiles(ctx context.Context, gitdir, from, dest string, dirs []*directory, entries []dirEntry, fresh []int) error {
-	for _, level := range levels(dirs) {
-		if err := eachDir(ctx, level, func(d *directory) error {
-			if err := os.Mkdir(filepath.Join(dest, d.path), 0o755); err != nil && (d.path != "" || !errors.Is(err, os.ErrExist)) {
-				return err
-			}
-			return nil
-		}); err != nil {
-			return err
-		}
+	if err := makeDirs(ctx, dest, dirs); err != nil {
+		return err
 	}
 	if err := g.layFresh(ctx, gitdir, dest, entries, fresh); err != nil {
 		return err
@@ -281,17 +281,7 @@ func linkDir(from, dest string, d *directory, entries []dirEntry, fresh []int) e
 			return unlinkable(entries[n].path, err)
 		}
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(dst, &st); err != nil {
-		return err
-	}
-	if st.Mode&0o555 != 0o555 { // a strict umask of this process
-		if err := unix.Fchmod(dst, st.Mode&0o777|0o555); err != nil {
-			return err
-		}
-	}
-	when := unix.NsecToTimeval(checkoutTime * 1e9)
-	return unix.Futimes(dst, []unix.Timeval{when, when})
+	return settleFd(dst)
 }
 
 func unlinkable(name string, err error) error {

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,7 +38,7 @@ type IndexOptions struct {
 	From string // the index of an earlier state of the tree; "" for none
 	// Changed are all files that are another than when From was made. nil: everything is read.
 	Changed []IndexChange
-	// Progress is told now and then how far the work is; may be nil.
+	// Progress is told now and then how far the work is, by several at once; may be nil.
 	Progress func(stage string, done, total int)
 }
 
@@ -64,7 +65,12 @@ func ReadProgress(line string) (stage string, done, total int, ok bool) {
 
 // WriteProgress makes an [IndexOptions.Progress] that writes lines.
 func WriteProgress(w io.Writer) func(stage string, done, total int) {
-	return func(stage string, done, total int) { fmt.Fprintf(w, "%s: %d of %d\n", stage, done, total) }
+	var mu sync.Mutex
+	return func(stage string, done, total int) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(w, "%s: %d of %d\n", stage, done, total)
+	}
 }
 
 // tell makes the progress of one stage.
@@ -162,23 +168,30 @@ func BuildIndex(ctx context.Context, o IndexOptions, out io.Writer) error {
 	}
 	var kept []string        // names of files of the earlier index
 	var again, gone []string // to be read again; no longer there
+	var names *symbols.File  // of before
+	var scan scanned         // of again, by ctags
+	beside, stop := context.WithCancel(ctx)
+	defer stop()
 	if old != nil {
 		if again, gone, err = since(ctx, old, o.Root, o.Changed); err != nil {
 			return err
+		}
+		if names, err = symbols.Open(filepath.Join(o.From, SymbolsFile)); err == nil {
+			defer names.Close()
+			scan = o.scan(beside, again)
 		}
 		if done.Stats, kept, err = codesearch.Advance(ctx, o.Out, old, o.Root, again, gone, codesearch.BuildOptions{Progress: o.tell(StageText)}); err != nil {
 			return err
 		}
 		done.Advanced = kept != nil
 	}
-	var names *symbols.File // of before
 	tooMany := false
 	if done.Advanced {
-		if names, err = symbols.Open(filepath.Join(o.From, SymbolsFile)); err == nil {
-			defer names.Close()
-		}
 		_, err = os.Lstat(filepath.Join(o.From, noSymbols))
 		tooMany = err == nil
+	} else {
+		stop()
+		names = nil
 	}
 	if names == nil && !tooMany {
 		if again, err = listed(ctx, o.Root); err != nil {
@@ -190,16 +203,19 @@ func BuildIndex(ctx context.Context, o IndexOptions, out io.Writer) error {
 			return err
 		}
 	}
-	beside := false
+	alsoOld := false // the symbols of before belong to the result
 	if tooMany {
 		done.Problem, err = symbols.ErrTooMany.Error(), os.WriteFile(filepath.Join(o.Out, noSymbols), nil, 0o644)
 	} else {
-		beside, err = writeSymbols(ctx, o, &done, names, again, gone)
+		if names == nil {
+			scan = o.scan(ctx, again)
+		}
+		alsoOld, err = writeSymbols(ctx, o.Out, &done, names, scan, slices.Concat(again, gone))
 	}
 	if err != nil {
 		return err
 	}
-	if beside {
+	if alsoOld {
 		kept = append(kept, SymbolsFile)
 	}
 	if done.Files, err = sizes(o.Out); err != nil {
@@ -215,14 +231,33 @@ func BuildIndex(ctx context.Context, o IndexOptions, out io.Writer) error {
 	return json.NewEncoder(out).Encode(done)
 }
 
-// writeSymbols asks ctags about the files to be read again and writes what it says; beside says that
-// the file of before belongs to the result. A search needs no symbols: why there are none is a
-// problem that is told.
-func writeSymbols(ctx context.Context, o IndexOptions, done *Indexed, names *symbols.File, again, gone []string) (beside bool, err error) {
-	fresh, slow, err := symbols.Scan(ctx, again, symbols.Options{Start: command(o.Root), Progress: o.tell(StageSymbols)})
+// scanned waits for what ctags says.
+type scanned func() (tags []symbols.Tag, slow []string, err error)
+
+// scan begins to ask ctags about files.
+func (o IndexOptions) scan(ctx context.Context, files []string) scanned {
+	var tags []symbols.Tag
+	var slow []string
+	var err error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tags, slow, err = symbols.Scan(ctx, files, symbols.Options{Start: command(o.Root), Progress: o.tell(StageSymbols)})
+	}()
+	return func() ([]symbols.Tag, []string, error) {
+		<-ended
+		return tags, slow, err
+	}
+}
+
+// writeSymbols writes what ctags says about files; beside says that the file of before belongs to
+// the result. again are the files of which what was known does not hold. A search needs no symbols:
+// why there are none is a problem that is told.
+func writeSymbols(ctx context.Context, out string, done *Indexed, names *symbols.File, scan scanned, again []string) (beside bool, err error) {
+	fresh, slow, err := scan()
 	if err != nil && ctx.Err() == nil {
 		if done.Problem = err.Error(); errors.Is(err, symbols.ErrTooMany) {
-			return false, os.WriteFile(filepath.Join(o.Out, noSymbols), nil, 0o644)
+			return false, os.WriteFile(filepath.Join(out, noSymbols), nil, 0o644)
 		}
 		return false, nil
 	}
@@ -230,15 +265,15 @@ func writeSymbols(ctx context.Context, o IndexOptions, done *Indexed, names *sym
 		return false, err
 	}
 	done.Slow = slow[:min(len(slow), maxSlow)]
-	at, out := filepath.Join(o.Out, SymbolsFile), slices.Concat(again, gone)
+	at := filepath.Join(out, SymbolsFile)
 	switch {
 	case names == nil:
 		done.Symbols, err = len(fresh), symbols.Write(at, fresh)
 	case names.Stale():
-		done.Symbols, err = names.WriteWhole(at, fresh, out)
+		done.Symbols, err = names.WriteWhole(at, fresh, again)
 	default:
 		beside = true
-		done.Symbols, err = names.WriteSince(at, fresh, out)
+		done.Symbols, err = names.WriteSince(at, fresh, again)
 	}
 	return beside, err
 }

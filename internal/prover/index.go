@@ -92,13 +92,16 @@ func (p *Prover) IndexTelling(ctx context.Context, s snapshot.Snapshot, tell git
 		done.Cached = true
 		return take(s, x, done)
 	}
-	built, trouble, err := p.buildIndex(ctx, s, m, tell)
+	built, end, trouble, err := p.buildIndex(ctx, s, m, tell)
+	ended := make(chan error, 1)
+	go func() { ended <- end() }() // nobody waits for the sandbox to be gone
 	if trouble == nil && err == nil {
 		var record []byte
 		if record, trouble = json.Marshal(built); trouble == nil {
 			x, trouble = m.Commit(record)
 		}
 	}
+	err = errors.Join(err, <-ended)
 	if trouble = errors.Join(trouble, m.Abandon()); trouble == nil && err == nil {
 		done.Built = true
 		return take(s, x, done)
@@ -110,31 +113,33 @@ func (p *Prover) IndexTelling(ctx context.Context, s snapshot.Snapshot, tell git
 }
 
 // buildIndex builds the index in a sandbox of its own, which reaches nothing, and takes it out
-// through the channel to the guest. trouble is why that cannot be done, err that it could not be
-// recorded.
-func (p *Prover) buildIndex(ctx context.Context, s snapshot.Snapshot, m *snapshot.IndexMaking, tell git.Progress) (done guest.Indexed, trouble, err error) {
+// through the channel to the guest. end ends the sandbox, trouble is why that cannot be done, err that
+// it could not be recorded.
+func (p *Prover) buildIndex(ctx context.Context, s snapshot.Snapshot, m *snapshot.IndexMaking, tell git.Progress) (
+	done guest.Indexed, end func() error, trouble, err error,
+) {
 	spec := p.Spec(purposeIndex, s)
 	spec.Home, spec.System, spec.Index = sandbox.Layers{}, sandbox.Layers{}, ""
 	argv := []string{sandbox.GuestPath, "index", "--out", indexOut}
 	changed, earlier, release := p.since(ctx, s, &spec)
-	defer release()
+	end = func() error { release(); return nil }
 	if spec.Index != "" {
 		argv = append(argv, "--from", sandbox.IndexDir)
 	}
 	box, trouble := p.cfg.Runtime.Start(ctx, spec)
 	if trouble != nil {
-		return done, trouble, nil
+		return done, end, trouble, nil
 	}
-	defer func() {
-		end := context.WithoutCancel(ctx)
-		derr := box.Destroy(end)
-		if derr == nil {
-			derr = p.cfg.Record.Ended(end, box.Handle().ID)
+	end = func() error {
+		defer release()
+		ctx := context.WithoutCancel(ctx)
+		if err := box.Destroy(ctx); err != nil {
+			return err
 		}
-		err = errors.Join(err, derr)
-	}()
+		return p.cfg.Record.Ended(ctx, box.Handle().ID)
+	}
 	if err := p.cfg.Record.Started(ctx, spec, box); err != nil {
-		return done, nil, err
+		return done, end, nil, err
 	}
 	g := box.Guest()
 	res, trouble := follow(ctx, g, guest.ExecRequest{
@@ -150,14 +155,14 @@ func (p *Prover) buildIndex(ctx context.Context, s snapshot.Snapshot, m *snapsho
 		done, trouble = guest.ReadIndexed(res.Head)
 	}
 	if trouble != nil {
-		return done, trouble, nil
+		return done, end, trouble, nil
 	}
 	for _, f := range done.Kept {
 		if err := m.Keep(earlier, f.Name, f.Size); err != nil {
-			return done, err, nil
+			return done, end, err, nil
 		}
 	}
-	return done, takeOut(ctx, g, done.Files, m), nil
+	return done, end, takeOut(ctx, g, done.Files, m), nil
 }
 
 const (

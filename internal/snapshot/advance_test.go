@@ -196,6 +196,14 @@ func TestAdvancedIsAsFromNothing(t *testing.T) {
 			}
 		}
 		earlier[got.Tree] = want
+		if m.rnd.IntN(3) > 0 { // the next begins with the twin of this, or of one before, or with none
+			if err := s.twin(t.Context(), got); err != nil {
+				t.Fatal(err)
+			}
+			if have := listing(t, filepath.Join(s.dir(got.Digest), twinDir)); !slices.Equal(have, want) {
+				t.Fatalf("commit %d: the twin is\n%q\nwant\n%q", i, have, want)
+			}
+		}
 	}
 }
 

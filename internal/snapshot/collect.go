@@ -237,7 +237,11 @@ func (s *Store) measure(ctx context.Context, k *Kept) error {
 	w, err := weigh(ctx, s.path(*k))
 	var tree weight
 	if err == nil && k.Kind == kindSnapshot {
-		tree, err = weigh(ctx, filepath.Join(s.path(*k), "tree"))
+		alone := weight{}
+		if tree, _, err = s.treeWeight(ctx, k.Digest); err == nil {
+			alone, err = weigh(ctx, filepath.Join(s.path(*k), "tree"))
+		}
+		w.own += tree.own - alone.own
 	}
 	if err != nil {
 		return fmt.Errorf("measure %s %s: %w", k.Kind, k.Digest, err)
@@ -270,6 +274,9 @@ func (s *Store) Collect(ctx context.Context, p Policy) ([]Kept, error) {
 
 func (s *Store) collect(ctx context.Context, p Policy) ([]Kept, error) {
 	s.sweep("", p.Full)
+	if p.Full {
+		s.dropTwins()
+	}
 	need, err := s.needed(p.Need, true)
 	if err != nil {
 		return nil, err

@@ -172,17 +172,29 @@ func (s *Store) lay(ctx context.Context, src Source, base, tmp string) (git.Laid
 	if err != nil {
 		return git.Laid{}, nil, err
 	}
-	if prev != nil {
-		laid, err := g.Advance(ctx, gitdir, base, prev.base, filepath.Join(prev.dir, "tree"), tree)
+	if prev == nil {
+		laid, err := g.Checkout(ctx, gitdir, base, tree)
+		return laid, nil, err
+	}
+	twin, err := s.takeTwin(prev.digest, tree)
+	if err != nil {
+		return git.Laid{}, prev, err
+	}
+	for {
+		laid, err := g.Advance(ctx, gitdir, base, prev.base, filepath.Join(prev.dir, "tree"), tree, twin)
 		if err == nil || task.ClassOf(err) != task.Unavailable {
 			return laid, prev, err
 		}
-		s.cfg.Logger.WarnContext(ctx, "a snapshot cannot be advanced and is made from nothing", "from", prev.digest, "err", err)
-		s.letGo(prev.digest)
-		if err := os.RemoveAll(tree); err != nil {
-			return git.Laid{}, nil, err
+		s.cfg.Logger.WarnContext(ctx, "a snapshot cannot be advanced as it should be", "from", prev.digest, "twin", twin, "err", err)
+		if err := removeTree(tree); err != nil {
+			return git.Laid{}, prev, err
 		}
+		if !twin {
+			break
+		}
+		twin = false
 	}
+	s.letGo(prev.digest)
 	laid, err := g.Checkout(ctx, gitdir, base, tree)
 	return laid, nil, err
 }
@@ -405,7 +417,7 @@ func makeLock(kind, digest string) string {
 // its lock is free, which for own is the caller's; for the rest a day must have passed. What was
 // put aside goes once nobody needs it, with all even before somebody was told.
 func (s *Store) sweep(own string, all bool) {
-	for _, pattern := range []string{"snapshots/.tmp-*", "snapshots/.broken-*", "snapshots/*/.home-*", "layers/.tmp-*", "layers/.broken-*", "repos/.broken-*"} {
+	for _, pattern := range []string{"snapshots/.tmp-*", "snapshots/.broken-*", "snapshots/*/.home-*", "snapshots/*/.twin-*", "layers/.tmp-*", "layers/.broken-*", "repos/.broken-*"} {
 		left, _ := filepath.Glob(filepath.Join(s.cfg.Dir, pattern)) // the pattern is well-formed
 		for _, p := range left {
 			fi, err := os.Lstat(p)

@@ -38,7 +38,39 @@ func (w *weight) add(fi fs.FileInfo) {
 
 // weigh looks at everything below a path.
 func weigh(ctx context.Context, at string) (w weight, err error) {
-	err = filepath.WalkDir(at, func(_ string, d fs.DirEntry, err error) error {
+	err = look(ctx, at, w.add)
+	return w, err
+}
+
+// treeWeight is what a snapshot's checkout takes on disk, with the twin's names for its files: they
+// go together. twin is what the directories of that take.
+func (s *Store) treeWeight(ctx context.Context, digest string) (tree weight, twin int64, err error) {
+	twice := map[uint64]bool{}
+	err = look(ctx, filepath.Join(s.dir(digest), twinDir), func(fi fs.FileInfo) {
+		st, ok := fi.Sys().(*syscall.Stat_t)
+		switch {
+		case ok && fi.IsDir():
+			twin += st.Blocks * 512
+		case ok:
+			twice[st.Ino] = true
+			tree.disk += st.Blocks * 512 / int64(st.Nlink)
+		}
+	})
+	if err != nil {
+		return tree, twin, err
+	}
+	err = look(ctx, filepath.Join(s.dir(digest), "tree"), func(fi fs.FileInfo) {
+		if st, ok := fi.Sys().(*syscall.Stat_t); ok && st.Nlink == 2 && twice[st.Ino] {
+			tree.own += st.Blocks * 512
+		}
+		tree.add(fi)
+	})
+	return tree, twin, err
+}
+
+// look calls do for everything below a path.
+func look(ctx context.Context, at string, do func(fs.FileInfo)) error {
+	return filepath.WalkDir(at, func(_ string, d fs.DirEntry, err error) error {
 		var fi fs.FileInfo
 		if err == nil {
 			fi, err = d.Info()
@@ -49,10 +81,9 @@ func weigh(ctx context.Context, at string) (w weight, err error) {
 		if err != nil {
 			return err
 		}
-		w.add(fi)
+		do(fi)
 		return ctx.Err()
 	})
-	return w, err
 }
 
 // added is what a checkout that nobody has linked yet takes on disk besides what it shares with
@@ -176,7 +207,7 @@ func (s *Store) total(ctx context.Context, all []Kept) (sum int64, now scales, e
 		if now.Rest[mirror] = before.Rest[mirror]; !known {
 			real := int64(0)
 			for _, k := range family {
-				w, err := weigh(ctx, filepath.Join(s.path(k), "tree"))
+				w, _, err := s.treeWeight(ctx, k.Digest)
 				if err != nil {
 					return 0, now, fmt.Errorf("measure snapshot %s: %w", k.Digest, err)
 				}
@@ -207,6 +238,8 @@ func (s *Store) beside(ctx context.Context, k Kept, before, now scales) (sum int
 			continue
 		case e.Name() == "home" || strings.HasPrefix(e.Name(), "home-"):
 			n, err = s.remembered(ctx, at, before, now)
+		case e.Name() == twinDir: // its files are the checkout's
+			_, n, err = s.treeWeight(ctx, k.Digest)
 		default: // few files, or such as are written now
 			var w weight
 			w, err = weigh(ctx, at)

@@ -39,6 +39,11 @@ func TestWeighingNewThingsAloneIsExact(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if draw.IntN(2) == 0 {
+				if err := s.twin(t.Context(), snap); err != nil {
+					t.Fatal(err)
+				}
+			}
 			s.Done(snap)
 		}
 		var err error

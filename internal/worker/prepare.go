@@ -61,6 +61,7 @@ func (r *run) prepare(ctx context.Context) error {
 			return err
 		}
 		r.indexed = true
+		r.twin(ctx)
 	}
 	return r.baseline(ctx)
 }

@@ -115,6 +115,8 @@ type run struct {
 	indexed bool
 	// endIndexing ends what builds a search index beside the agent; nil when nothing does.
 	endIndexing func()
+	// endTwin ends what makes a twin of the snapshot beside the agent; nil when nothing does.
+	endTwin func()
 }
 
 // ErrPaused wraps the reason why a task stopped without an end: its state is kept and a later
@@ -176,8 +178,10 @@ func (w *Worker) RunUnder(ctx context.Context, lease store.Lease) (event.Summary
 		r.tell(ctx)
 	}
 	stop()
-	if r.endIndexing != nil {
-		r.endIndexing()
+	for _, end := range []func(){r.endIndexing, r.endTwin} {
+		if end != nil {
+			end()
+		}
 	}
 	// What follows must be recorded even when ctx was cancelled: that is how the task ended.
 	end := context.WithoutCancel(ctx)

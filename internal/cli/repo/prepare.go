@@ -77,6 +77,12 @@ func makeReady(ctx context.Context, env *kit.Env, bar *bar, a *app.App, repo, ba
 		}
 		parts = append(parts, more...)
 	}
+	bar.note("linking the files for the next commit's snapshot")
+	err = a.Snapshots.Twin(ctx, snap)
+	bar.clear()
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(env.Out, "%s %s: %d files, %s, in %s%s\n", snap.Base[:12], how(parts), snap.Files, taskview.Size(snap.Bytes),
 		story.Took(env.Now().Sub(begin).Milliseconds()), costs(parts))
 	return nil
