@@ -124,7 +124,7 @@ func (g *Git) advanceFiles(ctx context.Context, gitdir, from, dest string, dirs 
 	if err := g.layFresh(ctx, gitdir, dest, entries, fresh); err != nil {
 		return err
 	}
-	return eachDir(ctx, dirs, func(d *directory) error { return linkDir(from, dest, d, entries, fresh) })
+	return each(ctx, dirs, func(i int) error { return linkDir(from, dest, dirs[i], entries, fresh) })
 }
 
 // layFresh writes the files that are another than before, out of the mirror, and notes them.
@@ -227,24 +227,24 @@ func levels(dirs []*directory) (out [][]*directory) {
 	return out
 }
 
-// eachDir calls do for all directories, for a few at once.
-func eachDir(ctx context.Context, dirs []*directory, do func(*directory) error) error {
+// each calls do with every index of a list, for a few at once.
+func each[T any](ctx context.Context, list []T, do func(i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	next := make(chan *directory)
+	next := make(chan int)
 	var wg sync.WaitGroup
-	for range min(len(dirs), max(2, runtime.GOMAXPROCS(0))) {
+	for range min(len(list), max(2, runtime.GOMAXPROCS(0))) {
 		wg.Go(func() {
-			for d := range next {
-				if err := do(d); err != nil {
+			for i := range next {
+				if err := do(i); err != nil {
 					cancel(err)
 				}
 			}
 		})
 	}
-	for _, d := range dirs {
+	for i := range list {
 		select {
-		case next <- d:
+		case next <- i:
 		case <-ctx.Done():
 		}
 	}

@@ -35,12 +35,15 @@ func (g *Git) sharePacks(ctx context.Context, gitdir, from, dest string, size in
 	if err != nil {
 		return err
 	}
-	for _, p := range packs {
-		has, err := sharePack(p, filepath.Join(dest, ".git", "objects", "pack"), size/4, missing)
-		if err != nil {
-			return err
-		}
-		for _, id := range has {
+	shared := make([][]objectID, len(packs))
+	if err := each(ctx, packs, func(i int) (err error) {
+		shared[i], err = sharePack(packs[i], filepath.Join(dest, ".git", "objects", "pack"), size/4, missing)
+		return err
+	}); err != nil {
+		return err
+	}
+	for _, ids := range shared {
+		for _, id := range ids {
 			delete(missing, id)
 		}
 	}

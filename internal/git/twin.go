@@ -47,7 +47,7 @@ func (g *Git) Twin(ctx context.Context, from, dest string) error {
 			return err
 		}
 	}
-	return eachDir(ctx, dirs, func(d *directory) error { return linkDir(from, dest, d, entries, subs) })
+	return each(ctx, dirs, func(i int) error { return linkDir(from, dest, dirs[i], entries, subs) })
 }
 
 // turn makes a twin of the checkout before what entries say: what diffs names goes, directories in
@@ -129,7 +129,8 @@ func settleFd(fd int) error {
 // makeDirs makes the directories of a tree, none of which is there but perhaps its top.
 func makeDirs(ctx context.Context, dest string, dirs []*directory) error {
 	for _, level := range levels(dirs) {
-		if err := eachDir(ctx, level, func(d *directory) error {
+		if err := each(ctx, level, func(i int) error {
+			d := level[i]
 			if err := os.Mkdir(filepath.Join(dest, d.path), 0o755); err != nil && (d.path != "" || !errors.Is(err, fs.ErrExist)) {
 				return fmt.Errorf("make %q: %w", d.path, err)
 			}

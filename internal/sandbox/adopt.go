@@ -6,7 +6,7 @@ import "context"
 // is adopted.
 type Ready interface {
 	Sandbox
-	// Adopt durably makes it another owner's, once, before its first command: from then on it is
+	// Adopt makes it another owner's, once, before its first command: from then on it is
 	// found under the task and purpose given.
 	Adopt(ctx context.Context, a Adoption) error
 	// Held is the memory that it takes now, in bytes.

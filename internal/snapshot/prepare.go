@@ -131,11 +131,16 @@ func (s *Store) build(ctx context.Context, src Source, base string) (Snapshot, e
 		Repo: git.RedactURL(src.Repo), Mirror: mirrorName(src.Repo), Base: base, Env: src.Environment, Files: laid.Files, Bytes: laid.Bytes,
 		Form: treeForm, Made: s.cfg.Now().UTC(),
 	}
-	m.Warnings, m.Pointers = warnings(filepath.Join(tmp, "tree"), laid.Entries, prev)
 	if prev != nil {
 		m.From = prev.digest
 	}
-	if m.Disk, err = added(filepath.Join(tmp, "tree"), laid.Entries, prev); err != nil {
+	warned := make(chan struct{})
+	go func() { // each looks at every entry
+		defer close(warned)
+		m.Warnings, m.Pointers = warnings(filepath.Join(tmp, "tree"), laid.Entries, prev)
+	}()
+	m.Disk, err = added(filepath.Join(tmp, "tree"), laid.Entries, prev)
+	if <-warned; err != nil {
 		return Snapshot{}, err
 	}
 	if m.Seal, err = seal(filepath.Join(tmp, "tree")); err != nil {

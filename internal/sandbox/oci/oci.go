@@ -4,9 +4,9 @@
 // a holder as well: a process in a user and mount namespace of the user's own that does what
 // needs privileges.
 //
-// Invariants: handle.json is durable before the first mount, so that every sandbox can be
-// found and removed; mount points are made on memory that no sandbox can write, before it
-// runs; two live sandboxes share no host user id (of an ordinary user: none but the user's own,
+// Invariants: handle.json is there before the first mount (and safe from a power cut where anything
+// of the sandbox is), so that every sandbox can be found and removed; mount points are made on
+// memory that no sandbox can write, before it runs; two live sandboxes share no host user id (of an ordinary user: none but the user's own,
 // as which they run); root and user differ in [standing] alone; the worker opens no file that a sandbox
 // wrote, a second sandbox reads them and a bounded decoder takes its stream; when Start
 // fails nothing is left behind.

@@ -40,10 +40,10 @@ func (r *Runtime) newRecord(rec record) error {
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(tmp))
 	}
-	return syncDir(all)
+	return syncDir(all, rec)
 }
 
-// writeRecord replaces handle.json durably.
+// writeRecord replaces handle.json.
 func (r *Runtime) writeRecord(rec record) error {
 	return writeHandle(r.recordDir(rec.ID), rec)
 }
@@ -59,16 +59,27 @@ func writeHandle(dir string, rec record) error {
 		return err
 	}
 	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err == nil && rec.outlives() {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(tmp, filepath.Join(dir, "handle.json")); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return syncDir(dir, rec)
 }
 
-func syncDir(dir string) error {
+// outlives reports whether something of the sandbox is still there after a power cut: mounts,
+// groups, processes and memory are not, and without them a record of nothing is as good as none.
+func (r record) outlives() bool { return len(r.Kept) > 0 }
+
+// syncDir makes a record's directory durable where the record has to be.
+func syncDir(dir string, rec record) error {
+	if !rec.outlives() {
+		return nil
+	}
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
