@@ -204,7 +204,7 @@ func (d *deriver) lost(ctx context.Context, f Fault) (*Derived, error) {
 					return nil, err
 				}
 				if good {
-					return d.losingCase(f, how, o, changes), nil
+					return d.losingCase(f, how, o, changes, hide), nil
 				}
 			}
 		}
@@ -224,14 +224,20 @@ func hides(f Fault) []bool {
 	return []bool{true, false}
 }
 
-func (d *deriver) losingCase(f Fault, how string, o oldTest, changes []git.Change) *Derived {
+func (d *deriver) losingCase(f Fault, how string, o oldTest, changes []git.Change, hides bool) *Derived {
 	c := &Derived{How: how + map[Fault]string{
 		Weakened: "an assertion loosened in ", Deleted: "deleted ", Skipped: "skipped ",
 		Inverted: "turned round ", XFailed: "not held to pass any longer: ", WrappedAway: "not listened to any longer: ",
-	}[f] + o.test.Name, Changes: changes, Tests: d.i.declared()}
+	}[f] + o.test.Name, Changes: changes, Tests: d.i.declared(), Wanted: f.Wanted()}
 	if f == Deleted || d.i.Language == "c" && f == Skipped {
 		// One of the new tests may be what became of it; and a program of tests in C has one result.
-		c.Wanted = []task.VerdictKind{task.TestLost, task.NeedsHuman}
+		c.Wanted = append(c.Wanted, task.NeedsHuman)
+	}
+	if f == Weakened { // it may have been the only assertion
+		c.Wanted = append(c.Wanted, task.TestLost)
+	}
+	if hides { // the test that was lost fails, as the base has it
+		c.Wanted = append(c.Wanted, task.Regression)
 	}
 	return c
 }

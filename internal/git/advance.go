@@ -32,6 +32,7 @@ import (
 func (g *Git) Advance(ctx context.Context, gitdir, rev, old, from, dest string, twin bool) (Laid, error) {
 	var l Laid
 	var err error
+	index := indexOf(from) // while git is asked
 	if l.Tree, err = g.TreeID(ctx, gitdir, rev); err != nil {
 		return l, err
 	}
@@ -41,7 +42,7 @@ func (g *Git) Advance(ctx context.Context, gitdir, rev, old, from, dest string, 
 	if err := layEmpty(l.Commit, dest); err != nil {
 		return l, err
 	}
-	entries, err := g.advanceTree(ctx, gitdir, l, old, from, dest, twin)
+	entries, err := g.advanceTree(ctx, gitdir, l, old, from, dest, twin, index)
 	if err != nil {
 		return l, err
 	}
@@ -71,7 +72,7 @@ func sizeOf(entries []dirEntry) (n int64) {
 
 // advanceTree lays out the objects, the files and the index. The index is the other's with the
 // difference: no file that both have is looked at.
-func (g *Git) advanceTree(ctx context.Context, gitdir string, l Laid, old, from, dest string, twin bool) ([]dirEntry, error) {
+func (g *Git) advanceTree(ctx context.Context, gitdir string, l Laid, old, from, dest string, twin bool, index indexed) ([]dirEntry, error) {
 	diffs, err := g.changed(ctx, gitdir, old, l.Tree, "-t")
 	if err != nil {
 		return nil, err
@@ -81,13 +82,9 @@ func (g *Git) advanceTree(ctx context.Context, gitdir string, l Laid, old, from,
 			return nil, &task.Error{Class: task.Unavailable, Msg: fmt.Sprintf("%q is a name that a checkout has to be asked about", d.Path)}
 		}
 	}
-	b, err := os.ReadFile(filepath.Join(from, ".git", "index"))
+	entries, trees, err := index()
 	if err != nil {
-		return nil, unlinkable(".git/index", err)
-	}
-	entries, trees, err := readIndex(b)
-	if err != nil {
-		return nil, &task.Error{Class: task.Unavailable, Msg: from + " cannot be advanced", Err: err}
+		return nil, err
 	}
 	entries, fresh, err := advanceEntries(entries, trees, diffs)
 	if err != nil {
@@ -110,10 +107,34 @@ func (g *Git) advanceTree(ctx context.Context, gitdir string, l Laid, old, from,
 	} else {
 		err = g.advanceFiles(ctx, gitdir, from, dest, dirs, entries, fresh)
 	}
-	if err := errors.Join(<-laid, err); err != nil {
-		return nil, err
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dest, ".git", "index"), writeIndex(entries, trees), 0o644)
 	}
-	return entries, os.WriteFile(filepath.Join(dest, ".git", "index"), writeIndex(entries, trees), 0o644)
+	return entries, errors.Join(<-laid, err)
+}
+
+// indexed waits for the index of a checkout.
+type indexed func() (entries []dirEntry, trees map[string]string, err error)
+
+// indexOf begins to read one.
+func indexOf(checkout string) indexed {
+	var entries []dirEntry
+	var trees map[string]string
+	var err error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		var b []byte
+		if b, err = os.ReadFile(filepath.Join(checkout, ".git", "index")); err != nil {
+			err = unlinkable(".git/index", err)
+		} else if entries, trees, err = readIndex(b); err != nil {
+			err = &task.Error{Class: task.Unavailable, Msg: "the index of " + checkout + " cannot be taken over", Err: err}
+		}
+	}()
+	return func() ([]dirEntry, map[string]string, error) {
+		<-ended
+		return entries, trees, err
+	}
 }
 
 // advanceFiles lays out the files, and notes in the entries what the fresh ones are like.

@@ -12,21 +12,15 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
 // Twin makes dest, which must not exist, the files of the checkout from, by links and without a
 // repository: what [Git.Advance] can begin with, made before anybody waits for it. What holds for
 // from in Advance holds here.
 func (g *Git) Twin(ctx context.Context, from, dest string) error {
-	b, err := os.ReadFile(filepath.Join(from, ".git", "index"))
+	entries, _, err := indexOf(from)()
 	if err != nil {
-		return unlinkable(".git/index", err)
-	}
-	entries, _, err := readIndex(b)
-	if err != nil {
-		return &task.Error{Class: task.Unavailable, Msg: from + " cannot be linked", Err: err}
+		return err
 	}
 	var subs []int
 	for i := range entries {
