@@ -18,6 +18,7 @@ import (
 	"github.com/daybreak-agent/daybreak/internal/guest"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/sandbox/oci"
+	"github.com/daybreak-agent/daybreak/internal/task"
 )
 
 // The test binary plays the worker that is killed. It starts one sandbox from the
@@ -226,5 +227,30 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil || bytes.Contains(b, []byte(t.TempDir())) {
 		t.Errorf("mounts are left: %v", err)
+	}
+}
+
+// A record that was not on disk when the power went is of nothing: the task that had the sandbox
+// goes on, and the next look removes it without asking whose it was.
+func TestPowerCutLeavesAnEmptyRecord(t *testing.T) {
+	dir := ""
+	r := newRuntime(t, func(c *oci.Config) { dir = c.Dir })
+	id := strings.Repeat("0a", 16)
+	at := filepath.Join(dir, "sandboxes", id)
+	if err := os.MkdirAll(at, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(at, "handle.json"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Recover(t.Context(), id); task.ClassOf(err) != task.NotFound {
+		t.Errorf("recovered: %v", err)
+	}
+	gone, err := r.Collect(t.Context(), func(sandbox.Handle) bool { return true })
+	if err != nil || len(gone) != 1 || gone[0].ID != id {
+		t.Errorf("collected %v: %v", gone, err)
+	}
+	if _, err := os.Lstat(at); !os.IsNotExist(err) {
+		t.Errorf("the record is left: %v", err)
 	}
 }

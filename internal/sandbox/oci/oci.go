@@ -447,7 +447,7 @@ func (r *Runtime) List(ctx context.Context) ([]sandbox.Handle, error) {
 		}
 		rec, err := r.readRecord(e.Name())
 		switch {
-		case task.ClassOf(err) == task.NotFound:
+		case task.ClassOf(err) == task.NotFound && !errors.Is(err, errCut):
 		case err != nil:
 			out = append(out, sandbox.Handle{ID: e.Name()})
 		default:
@@ -461,7 +461,8 @@ func (r *Runtime) List(ctx context.Context) ([]sandbox.Handle, error) {
 }
 
 // Collect destroys every sandbox for which alive answers false, half-made ones included, and
-// returns them. It goes on after an error and returns the errors joined.
+// returns them. What a power cut left is not asked about. It goes on after an error and returns the
+// errors joined.
 func (r *Runtime) Collect(ctx context.Context, alive func(sandbox.Handle) bool) ([]sandbox.Handle, error) {
 	all, err := r.List(ctx)
 	if err != nil {
@@ -470,10 +471,10 @@ func (r *Runtime) Collect(ctx context.Context, alive func(sandbox.Handle) bool) 
 	var gone []sandbox.Handle
 	var errs []error
 	for _, h := range all {
-		if alive(h) {
+		rec, err := r.readRecord(h.ID)
+		if !errors.Is(err, errCut) && alive(h) {
 			continue
 		}
-		rec, err := r.readRecord(h.ID)
 		if err != nil { // damaged: all but the overlay scratch beside Keep follows from the id
 			rec = record{Handle: h, Mounts: filepath.Join(r.base, h.ID), Cgroup: r.standing().Cgroup + "/" + h.ID}
 		}

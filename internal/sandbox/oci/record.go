@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,7 +73,7 @@ func writeHandle(dir string, rec record) error {
 }
 
 // outlives reports whether something of the sandbox is still there after a power cut: mounts,
-// groups, processes and memory are not, and without them a record of nothing is as good as none.
+// groups, processes and memory are not, and an empty record of them says as much; see [errCut].
 func (r record) outlives() bool { return len(r.Kept) > 0 }
 
 // syncDir makes a record's directory durable where the record has to be.
@@ -87,6 +88,10 @@ func syncDir(dir string, rec record) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// errCut says that a record has no content: it was not synced, and a power cut took the rest of the
+// sandbox as well.
+var errCut = errors.New("its record is empty since a power cut")
+
 func (r *Runtime) readRecord(id string) (record, error) {
 	var rec record
 	if !validID.MatchString(id) {
@@ -98,6 +103,9 @@ func (r *Runtime) readRecord(id string) (record, error) {
 	}
 	if err != nil {
 		return rec, err
+	}
+	if len(bytes.Trim(b, "\x00")) == 0 {
+		return rec, &task.Error{Class: task.NotFound, Msg: "no sandbox " + id, Err: errCut}
 	}
 	if err := json.Unmarshal(b, &rec); err != nil || rec.ID != id {
 		return rec, &task.Error{Class: task.Internal, Msg: "handle of sandbox " + id + " is damaged", Err: err}
