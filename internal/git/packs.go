@@ -13,11 +13,12 @@ import (
 )
 
 // A checkout's objects are in packs of about the same size, so that one which is advanced from it
-// shares those of which every object is its own too, and has the others written anew.
+// shares those of which every object is its own too, and has the others copied in part or written anew.
 const (
-	leastPack = 1 << 20 // bytes; git makes no smaller ones on purpose
-	manyPacks = 32      // of one checkout, about
-	shrinks   = 4       // times, that text does in a pack, at least
+	leastPack = 1 << 20  // bytes; git makes no smaller ones on purpose
+	manyPacks = 32       // of one checkout, about
+	shrinks   = 4        // times, that text does in a pack, at least
+	mostTrim  = 64 << 20 // bytes of a pack that is read into memory
 )
 
 // packSize is how large a pack of a checkout of so many bytes may be.
@@ -61,7 +62,7 @@ func (g *Git) sharePacks(ctx context.Context, gitdir, from, dest string, size in
 }
 
 // sharePack puts the objects of a pack that are wanted into dir, unless it is a small one, of which
-// there would be ever more, or few of them are; and says which those are.
+// there would be ever more, or few of them are, or it is huge; and says which those are.
 func sharePack(pack, dir string, least int64, wanted map[objectID]bool) ([]objectID, error) {
 	fi, err := os.Stat(pack)
 	if err != nil {
@@ -87,7 +88,7 @@ func sharePack(pack, dir string, least int64, wanted map[objectID]bool) ([]objec
 	switch {
 	case len(has) == len(objects):
 		return has, linkPack(pack, dir)
-	case len(has) < len(objects)/2:
+	case 2*len(has) < len(objects) || fi.Size() > mostTrim:
 		return nil, nil
 	}
 	b, err = os.ReadFile(pack)

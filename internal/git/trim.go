@@ -83,7 +83,17 @@ func trimPack(b []byte, objects []packed, keep func(objectID) bool, dir string) 
 		ids[i] = o.id
 	}
 	at := filepath.Join(dir, "pack-"+hex.EncodeToString(sum[:]))
-	return ids, errors.Join(os.WriteFile(at+".pack", append(out, sum[:]...), 0o444), os.WriteFile(at+".idx", writePackIndex(stay, sum), 0o444))
+	return ids, errors.Join(writeNew(at+".pack", append(out, sum[:]...)), writeNew(at+".idx", writePackIndex(stay, sum)))
+}
+
+// writeNew writes a file that is not there: one that is may be another checkout's as well.
+func writeNew(name string, b []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Close())
 }
 
 // entryHead takes an entry that begins at an offset apart: its type and size, where the entry is

@@ -129,6 +129,28 @@ func TestDamagedPackIsNotTrimmed(t *testing.T) {
 	}
 }
 
+// A pack of which nothing is wanted is not read, however few objects it has, and no file that is
+// there is written to.
+func TestPacksAreNotReadOrWrittenInVain(t *testing.T) {
+	_, pack, objects := deltaPack(t)
+	dir := t.TempDir()
+	at := filepath.Join(dir, "pack-1.pack")
+	if err := os.WriteFile(filepath.Join(dir, "pack-1.idx"), writePackIndex(objects[:1], [20]byte{}), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(at, 0o755); err != nil { // reading it fails
+		t.Fatal(err)
+	}
+	if has, err := sharePack(at, t.TempDir(), 0, nil); len(has) > 0 || err != nil {
+		t.Errorf("%x %v", has, err)
+	}
+	for _, want := range []error{nil, os.ErrExist} {
+		if _, err := trimPack(pack, objects, func(objectID) bool { return true }, dir); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+}
+
 // FuzzEntryHead reads the beginning of an entry that may be anything.
 func FuzzEntryHead(f *testing.F) {
 	f.Add([]byte{0x6f, 0x81, 0x00, 1}, uint32(400))
