@@ -238,7 +238,7 @@ func (s *Store) measure(ctx context.Context, k *Kept) error {
 	var tree weight
 	if err == nil && k.Kind == kindSnapshot {
 		alone := weight{}
-		if tree, _, err = s.treeWeight(ctx, k.Digest); err == nil {
+		if tree, err = s.treeWeight(ctx, k.Digest); err == nil {
 			alone, err = weigh(ctx, filepath.Join(s.path(*k), "tree"))
 		}
 		w.own += tree.own - alone.own

@@ -422,7 +422,7 @@ func makeLock(kind, digest string) string {
 // its lock is free, which for own is the caller's; for the rest a day must have passed. What was
 // put aside goes once nobody needs it, with all even before somebody was told.
 func (s *Store) sweep(own string, all bool) {
-	for _, pattern := range []string{"snapshots/.tmp-*", "snapshots/.broken-*", "snapshots/*/.home-*", "snapshots/*/.twin-*", "layers/.tmp-*", "layers/.broken-*", "repos/.broken-*"} {
+	for _, pattern := range []string{"snapshots/.tmp-*", "snapshots/.broken-*", "snapshots/*/.home-*", "snapshots/*/" + twinTmp + "*", "layers/.tmp-*", "layers/.broken-*", "repos/.broken-*"} {
 		left, _ := filepath.Glob(filepath.Join(s.cfg.Dir, pattern)) // the pattern is well-formed
 		for _, p := range left {
 			fi, err := os.Lstat(p)

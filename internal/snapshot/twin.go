@@ -11,12 +11,16 @@ import (
 // twinDir is in a snapshot's directory the twin of its checkout, if it has one: complete or absent.
 const twinDir = "twin"
 
+// twinTmp begins the names of directories beside it in which twins are made.
+const twinTmp = ".twin-"
+
 // twinFrom is how many files a checkout has of which there is a twin: fewer are linked in no time.
 const twinFrom = 1000
 
 // Twin makes ready what the snapshot of a later commit begins with: the files of this one, linked,
 // so that making that one takes as long as the difference. Its directories are all that it takes
-// on disk. Of each repository only the newest snapshot has one. The caller holds the snapshot.
+// on disk. Of each repository only the snapshot that was asked for last has one. The caller holds
+// the snapshot.
 func (s *Store) Twin(ctx context.Context, snap Snapshot) error {
 	if snap.Files < twinFrom {
 		return nil
@@ -39,19 +43,22 @@ func (s *Store) twin(ctx context.Context, snap Snapshot) error {
 		return err
 	}
 	for _, m := range all {
-		if m.Mirror == mirrorOf(snap) && m.digest != snap.Digest {
+		if m.Mirror != mirrorOf(snap) {
+			continue
+		}
+		if m.digest != snap.Digest {
 			if err := s.dropTwin(m.digest); err != nil {
 				return err
 			}
 		}
-	}
-	left, _ := filepath.Glob(filepath.Join(dir, ".twin-*")) // the pattern is well-formed
-	for _, p := range left {                                // we hold the lock, so nobody fills them
-		if err := removeTree(p); err != nil {
-			return err
+		left, _ := filepath.Glob(filepath.Join(s.dir(m.digest), twinTmp+"*")) // the pattern is well-formed
+		for _, p := range left {                                              // we hold the lock, so nobody fills them
+			if err := removeTree(p); err != nil {
+				return err
+			}
 		}
 	}
-	tmp, err := os.MkdirTemp(dir, ".twin-")
+	tmp, err := os.MkdirTemp(dir, twinTmp)
 	if err != nil {
 		return err
 	}
@@ -77,6 +84,9 @@ func (s *Store) takeTwin(digest, to string) (ok bool, err error) {
 
 // dropTwin removes the twin of a snapshot, if there is one.
 func (s *Store) dropTwin(digest string) error {
+	if _, err := os.Lstat(filepath.Join(s.dir(digest), twinDir)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	away, err := os.MkdirTemp(filepath.Join(s.cfg.Dir, "snapshots"), ".tmp-")
 	if err != nil {
 		return err

@@ -80,15 +80,20 @@ func TestTwinBecomesTheNextSnapshot(t *testing.T) {
 func TestDamagedTwinIsNotUsed(t *testing.T) {
 	s, repo := newStore(t), repository(t)
 	one := next(t, s, repo, "one")
-	left := filepath.Join(s.dir(one.Digest), ".twin-1")
-	if err := os.MkdirAll(filepath.Join(left, twinDir), 0o755); err != nil {
-		t.Fatal(err)
+	before, one := one, next(t, s, repo, "more")
+	lefts := []string{filepath.Join(s.dir(before.Digest), twinTmp+"1"), filepath.Join(s.dir(one.Digest), twinTmp+"1")}
+	for _, left := range lefts {
+		if err := os.MkdirAll(filepath.Join(left, twinDir), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := s.twin(t.Context(), one); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Lstat(left); !os.IsNotExist(err) {
-		t.Errorf("%v", err)
+	for _, left := range lefts {
+		if _, err := os.Lstat(left); !os.IsNotExist(err) {
+			t.Errorf("%v", err)
+		}
 	}
 	if err := os.Remove(filepath.Join(s.dir(one.Digest), twinDir, "a.txt")); err != nil {
 		t.Fatal(err)

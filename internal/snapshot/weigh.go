@@ -42,30 +42,38 @@ func weigh(ctx context.Context, at string) (w weight, err error) {
 	return w, err
 }
 
-// treeWeight is what a snapshot's checkout takes on disk, with the twin's names for its files: they
-// go together. twin is what the directories of that take.
-func (s *Store) treeWeight(ctx context.Context, digest string) (tree weight, twin int64, err error) {
-	twice := map[uint64]bool{}
-	err = look(ctx, filepath.Join(s.dir(digest), twinDir), func(fi fs.FileInfo) {
-		st, ok := fi.Sys().(*syscall.Stat_t)
-		switch {
-		case ok && fi.IsDir():
-			twin += st.Blocks * 512
-		case ok:
-			twice[st.Ino] = true
-			tree.disk += st.Blocks * 512 / int64(st.Nlink)
+// weighDirs looks at directories alone: a twin's files are the checkout's.
+func weighDirs(ctx context.Context, at string) (w weight, err error) {
+	err = look(ctx, at, func(fi fs.FileInfo) {
+		if fi.IsDir() {
+			w.add(fi)
 		}
 	})
-	if err != nil {
-		return tree, twin, err
+	return w, err
+}
+
+// treeWeight is what a snapshot's checkout takes on disk, with the names for its files of the twin,
+// and of one that is made now: they go together.
+func (s *Store) treeWeight(ctx context.Context, digest string) (tree weight, err error) {
+	more := map[uint64]uint64{}                                          // names of a file
+	twins, _ := filepath.Glob(filepath.Join(s.dir(digest), twinTmp+"*")) // the pattern is well-formed
+	for _, at := range append(twins, filepath.Join(s.dir(digest), twinDir)) {
+		if err := look(ctx, at, func(fi fs.FileInfo) {
+			if st, ok := fi.Sys().(*syscall.Stat_t); ok && !fi.IsDir() {
+				more[st.Ino]++
+				tree.disk += st.Blocks * 512 / int64(st.Nlink)
+			}
+		}); err != nil {
+			return tree, err
+		}
 	}
 	err = look(ctx, filepath.Join(s.dir(digest), "tree"), func(fi fs.FileInfo) {
-		if st, ok := fi.Sys().(*syscall.Stat_t); ok && st.Nlink == 2 && twice[st.Ino] {
+		if st, ok := fi.Sys().(*syscall.Stat_t); ok && more[st.Ino] > 0 && uint64(st.Nlink) == 1+more[st.Ino] {
 			tree.own += st.Blocks * 512
 		}
 		tree.add(fi)
 	})
-	return tree, twin, err
+	return tree, err
 }
 
 // look calls do for everything below a path.
@@ -183,7 +191,7 @@ func (s *Store) total(ctx context.Context, all []Kept) (sum int64, now scales, e
 			now.Trees[k.Digest] = k.mirror
 			n, err = s.beside(ctx, k, before, now)
 		case kindLayers:
-			n, err = s.remembered(ctx, s.path(k), before, now)
+			n, err = s.remembered(ctx, s.path(k), weigh, before, now)
 		default:
 			var w weight
 			w, err = weigh(ctx, s.path(k))
@@ -207,7 +215,7 @@ func (s *Store) total(ctx context.Context, all []Kept) (sum int64, now scales, e
 		if now.Rest[mirror] = before.Rest[mirror]; !known {
 			real := int64(0)
 			for _, k := range family {
-				w, _, err := s.treeWeight(ctx, k.Digest)
+				w, err := s.treeWeight(ctx, k.Digest)
 				if err != nil {
 					return 0, now, fmt.Errorf("measure snapshot %s: %w", k.Digest, err)
 				}
@@ -237,9 +245,13 @@ func (s *Store) beside(ctx context.Context, k Kept, before, now scales) (sum int
 		case e.Name() == "tree":
 			continue
 		case e.Name() == "home" || strings.HasPrefix(e.Name(), "home-"):
-			n, err = s.remembered(ctx, at, before, now)
-		case e.Name() == twinDir: // its files are the checkout's
-			_, n, err = s.treeWeight(ctx, k.Digest)
+			n, err = s.remembered(ctx, at, weigh, before, now)
+		case e.Name() == twinDir: // all of one snapshot are alike, and so is their time
+			n, err = s.remembered(ctx, at, weighDirs, before, now)
+		case strings.HasPrefix(e.Name(), twinTmp):
+			var w weight
+			w, err = weighDirs(ctx, at)
+			n = w.disk
 		default: // few files, or such as are written now
 			var w weight
 			w, err = weigh(ctx, at)
@@ -254,7 +266,9 @@ func (s *Store) beside(ctx context.Context, k Kept, before, now scales) (sum int
 }
 
 // remembered weighs a directory that nobody writes to once it is there.
-func (s *Store) remembered(ctx context.Context, at string, before, now scales) (int64, error) {
+func (s *Store) remembered(
+	ctx context.Context, at string, weigh func(context.Context, string) (weight, error), before, now scales,
+) (int64, error) {
 	fi, err := os.Lstat(at)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil // collected just now

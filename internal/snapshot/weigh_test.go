@@ -44,6 +44,11 @@ func TestWeighingNewThingsAloneIsExact(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			if draw.IntN(4) == 0 { // one is made, or was when somebody was killed
+				if err := s.cfg.Git.Twin(t.Context(), snap.Tree, filepath.Join(s.dir(snap.Digest), twinTmp+fmt.Sprint(draw.Uint32()))); err != nil {
+					t.Fatal(err)
+				}
+			}
 			s.Done(snap)
 		}
 		var err error
