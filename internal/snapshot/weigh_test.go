@@ -44,11 +44,6 @@ func TestWeighingNewThingsAloneIsExact(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if draw.IntN(4) == 0 { // one is made, or was when somebody was killed
-				if err := s.cfg.Git.Twin(t.Context(), snap.Tree, filepath.Join(s.dir(snap.Digest), twinTmp+fmt.Sprint(draw.Uint32()))); err != nil {
-					t.Fatal(err)
-				}
-			}
 			s.Done(snap)
 		}
 		var err error
@@ -124,5 +119,41 @@ func TestNothingIsWeighedTwice(t *testing.T) {
 	}
 	if got := sum(); got < before+2<<20 {
 		t.Errorf("%d bytes, before %d", got, before)
+	}
+}
+
+// A twin's files, and those of one that is made, are the checkout's and counted with it.
+func TestFilesOfTwinsAreCountedOnce(t *testing.T) {
+	s, repo := newStore(t), repository(t)
+	write(t, repo, map[string]string{"large": strings.Repeat("x", 1<<20)})
+	snap := next(t, s, repo, "one")
+	sum := func() int64 {
+		t.Helper()
+		all, err := s.list(needs{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, now, err := s.total(t.Context(), all)
+		if err == nil {
+			err = s.writeScales(now)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	alone := sum()
+	if err := s.twin(t.Context(), snap); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cfg.Git.Twin(t.Context(), snap.Tree, filepath.Join(s.dir(snap.Digest), twinTmp+"1")); err != nil {
+		t.Fatal(err)
+	}
+	known := sum()
+	if err := os.Remove(s.scalesFile()); err != nil {
+		t.Fatal(err)
+	}
+	if anew := sum(); known <= alone || known > alone+1<<18 || anew < known-8192 || anew > known+8192 {
+		t.Errorf("%d bytes, %d with twins, %d when everything is weighed", alone, known, anew)
 	}
 }
