@@ -170,7 +170,12 @@ func BuildIndex(ctx context.Context, o IndexOptions, out io.Writer) error {
 	var again, gone []string // to be read again; no longer there
 	var names *symbols.File  // of before
 	var scan scanned         // of again, by ctags
-	beside, stop := context.WithCancel(ctx)
+	beside, cancel := context.WithCancel(ctx)
+	stop := func() {
+		if cancel(); scan != nil {
+			_, _, _ = scan() // what it said is of no use, but its programs must be gone
+		}
+	}
 	defer stop()
 	if old != nil {
 		if again, gone, err = since(ctx, old, o.Root, o.Changed); err != nil {
