@@ -80,8 +80,11 @@ func makeReady(ctx context.Context, env *kit.Env, bar *bar, a *app.App, repo, ba
 	bar.note("linking the files for the next commit's snapshot")
 	err = a.Snapshots.Twin(ctx, snap)
 	bar.clear()
-	if err != nil {
+	if err != nil && ctx.Err() != nil {
 		return err
+	}
+	if err != nil { // everything else is ready
+		fmt.Fprintln(env.Out, taskview.Escape("note: the snapshot of the next commit will take longer: "+err.Error()))
 	}
 	fmt.Fprintf(env.Out, "%s %s: %d files, %s, in %s%s\n", snap.Base[:12], how(parts), snap.Files, taskview.Size(snap.Bytes),
 		story.Took(env.Now().Sub(begin).Milliseconds()), costs(parts))
