@@ -224,7 +224,7 @@ func hides(f Fault) []bool {
 	return []bool{true, false}
 }
 
-func (d *deriver) losingCase(f Fault, how string, o oldTest, changes []git.Change, hides bool) *Derived {
+func (d *deriver) losingCase(f Fault, how string, o oldTest, changes []git.Change, hide bool) *Derived {
 	c := &Derived{How: how + map[Fault]string{
 		Weakened: "an assertion loosened in ", Deleted: "deleted ", Skipped: "skipped ",
 		Inverted: "turned round ", XFailed: "not held to pass any longer: ", WrappedAway: "not listened to any longer: ",
@@ -236,7 +236,7 @@ func (d *deriver) losingCase(f Fault, how string, o oldTest, changes []git.Chang
 	if f == Weakened { // it may have been the only assertion
 		c.Wanted = append(c.Wanted, task.TestLost)
 	}
-	if hides { // the test that was lost fails, as the base has it
+	if hide { // the test that was lost fails, as the base has it
 		c.Wanted = append(c.Wanted, task.Regression)
 	}
 	return c
