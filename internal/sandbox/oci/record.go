@@ -27,7 +27,8 @@ var validID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 func (r *Runtime) recordDir(id string) string { return filepath.Join(r.cfg.Dir, "sandboxes", id) }
 
-// newRecord makes a sandbox's directory. It appears with handle.json in it or not at all.
+// newRecord makes a sandbox's directory. It appears with handle.json in it or not at all,
+// but for a power cut; see [errCut].
 func (r *Runtime) newRecord(rec record) error {
 	all := filepath.Join(r.cfg.Dir, "sandboxes")
 	tmp := filepath.Join(all, "new-"+rec.ID)
