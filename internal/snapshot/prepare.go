@@ -182,8 +182,8 @@ func (s *Store) lay(ctx context.Context, src Source, base, tmp string) (git.Laid
 		return laid, nil, err
 	}
 	twin, err := s.takeTwin(prev.digest, tree)
-	if err != nil {
-		return git.Laid{}, prev, err
+	if err != nil { // then it is done without
+		s.cfg.Logger.WarnContext(ctx, "the twin of a snapshot cannot be taken", "digest", prev.digest, "err", err)
 	}
 	for {
 		laid, err := g.Advance(ctx, gitdir, base, prev.base, filepath.Join(prev.dir, "tree"), tree, twin)

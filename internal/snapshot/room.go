@@ -69,11 +69,12 @@ func (s *Store) withRoom(ctx context.Context, repo string, do func() error) erro
 			break
 		}
 		s.cfg.Logger.WarnContext(ctx, "the disk is full; what nobody uses is removed", "err", err)
+		twins := s.dropTwins()
 		gone, ferr := s.cfg.Full(ctx)
 		if ferr != nil {
 			s.cfg.Logger.WarnContext(ctx, "room could not be made as it should", "err", ferr)
 		}
-		if len(gone) == 0 {
+		if len(gone) == 0 && !twins {
 			break
 		}
 		err = do()

@@ -75,20 +75,19 @@ func (r *run) indexLater(ctx context.Context) {
 	r.endIndexing = func() { cancel(); <-ended }
 }
 
-// twin makes ready, beside the agent, what the snapshot of the next commit begins with. It ends with
-// the run at the latest.
+// twin makes ready, beside the agent, what the snapshot of the next commit begins with. The run
+// waits for it at its end, and it gives up with ctx.
 func (r *run) twin(ctx context.Context) {
-	if r.endTwin != nil {
-		r.endTwin()
-	}
-	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	snap := r.snap
+	snap, before := r.snap, r.endTwin
 	go func() {
 		defer close(ended)
+		if before != nil {
+			before()
+		}
 		if err := r.cfg.Snapshots.Twin(ctx, snap); err != nil && ctx.Err() == nil {
 			r.cfg.Logger.WarnContext(ctx, "the snapshot of the next commit will take longer", "error", err)
 		}
 	}()
-	r.endTwin = func() { cancel(); <-ended }
+	r.endTwin = func() { <-ended }
 }

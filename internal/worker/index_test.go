@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -106,5 +108,20 @@ func TestLargeIndexIsBuiltBesideTheAgent(t *testing.T) {
 	one.endIndexing()
 	if got := said(); len(got) != 1 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// The snapshot of a large tree gets a twin beside the agent, which is there when the run ends; one
+// that was cancelled does not hold it up.
+func TestTwinIsMadeBesideTheAgent(t *testing.T) {
+	one, _ := indexing(t, &leftovers{}, 0)
+	one.snap.Files = 100_000 // it is said to have
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	one.twin(cancelled)
+	one.twin(t.Context())
+	one.endTwin()
+	if fi, err := os.Stat(filepath.Join(filepath.Dir(one.snap.Tree), "twin")); err != nil || !fi.IsDir() {
+		t.Error(err)
 	}
 }

@@ -115,7 +115,7 @@ type run struct {
 	indexed bool
 	// endIndexing ends what builds a search index beside the agent; nil when nothing does.
 	endIndexing func()
-	// endTwin ends what makes a twin of the snapshot beside the agent; nil when nothing does.
+	// endTwin waits for the twin of the snapshot that is made beside the agent; nil when none is.
 	endTwin func()
 }
 
