@@ -68,6 +68,7 @@ type analysis struct {
 	lostHelpers []lostTest
 	fresh       []lostTest
 	source      []FileChange
+	data        []string        // files of the tests that are no code
 	checkers    map[string]bool // functions of the file at hand that check and are no tests
 }
 

@@ -154,6 +154,30 @@ func TestCopiedInputs(t *testing.T) {
 	}
 }
 
+// TestCopiedData: what a test reads from a file of its own is its input too.
+func TestCopiedData(t *testing.T) {
+	changes := []FileChange{
+		file("tests/test_split.py", "", "def test_split(load):\n    assert len(split(load('case.sql'))) == 1\n    check(load('cases.json'))\n"),
+		file("tests/files/case.sql", "", "create task t1 as\r\nbegin;\r\n  select 1;\r\nend\r\n"),
+		file("tests/files/cases.json", "", `[{"in": "apples", "weight": 1357, "out": "a pound"}]`),
+		file("tests/files/large.json", "", "[\n"+strings.Repeat("  4711,\n", maxData/8)+"  4712\n]\n"),
+	}
+	for text, want := range map[string]string{
+		"    if sql == 'create task t1 as\\nbegin;\\n  select 1;\\nend':\n        return ['x']\n": "copies_literals/warn",
+		"    if sql == 'begin;\\n  select 1;\\nend\\n':\n        return ['x']\n":                  "",
+		"    if sql == 'create task t1 as\\nbegin;\\n  select 2;\\nend':\n        return ['x']\n": "",
+		"    if sql == 'apples':\n        return 1357\n":                                          "copies_literals/warn",
+		"    if sql == 'pears':\n        return 1357\n":                                           "",
+		"    if sql == 4711:\n        return 4712\n":                                              "",
+		"    if sql == 'apples':\n        return weigh(sql)\n":                                    "",
+	} {
+		got := Analyse(append(slices.Clone(changes), file("split.py", "def split(sql):\n    return [sql]\n", "def split(sql):\n"+text+"    return [sql]\n")), classify)
+		if strings.Join(seen(got), " ") != want {
+			t.Errorf("%q: %s", text, show(got))
+		}
+	}
+}
+
 func TestResult(t *testing.T) {
 	r := Analyse([]FileChange{file("a_test.go", "package a\nfunc TestA(t *testing.T) {}\n", "package a\n"), file("go.mod", "module a\n", "module b\n")}, classify)
 	if !r.Has(TestDeleted) || r.Has(RunnerConfig) || len(r.Where(SubKind.Lost)) != 1 || len(r.Where(SubKind.Weakened)) != 0 || len(r.Task()) != 2 {

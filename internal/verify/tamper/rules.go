@@ -178,12 +178,35 @@ func (a *analysis) detects(c FileChange) {
 	})
 }
 
-// testValues are the literals that tests of the change have; true for the telling ones.
+// maxData is how large a file of data may be whose single values are taken for those of the tests:
+// what is larger has all kinds of them.
+const maxData = 16 << 10 // bytes
+
+// testValues are the literals that tests of the change have, and their files of data; true for the
+// telling ones.
 func (a *analysis) testValues(changes []FileChange, classify func(string) Class) map[string]bool {
-	out := map[string]bool{}
+	out, quoted := map[string]bool{}, regexp.MustCompile(`"(\\.|[^"\\\n])*"|'(\\.|[^'\\\n])*'|\d[\d.]*`)
 	for _, c := range changes {
-		l := syntax.Of(c.Path)
-		if l == syntax.None || c.New == nil || len(c.New) > maxFile || classify(c.Path) != ClassTest {
+		l, class := syntax.Of(c.Path), classify(c.Path)
+		if c.New == nil || len(c.New) > maxFile || !class.IsTests() {
+			continue
+		}
+		if l == syntax.None {
+			text := strings.ReplaceAll(string(c.New), "\r\n", "\n")
+			a.data = append(a.data, text)
+			for _, v := range quoted.FindAllString(text, -1) {
+				if len(text) > maxData {
+					break
+				}
+				t := token{Kind: syntax.Number, Text: v}
+				if v[0] == '"' || v[0] == '\'' {
+					t.Kind = syntax.Text
+				}
+				out[value(v)] = out[value(v)] || telling(t)
+			}
+			continue
+		}
+		if class != ClassTest {
 			continue
 		}
 		for _, t := range syntax.Lex(c.New, l) {
@@ -215,13 +238,15 @@ func value(s string) string {
 // as a whole, whatever the answer is.
 const wholeInput = 24
 
-// whole reports a comparison with a whole input, or with a value that was written out as text.
-func whole(row []token, values map[string]bool) bool {
+// whole reports a comparison with a whole input, which may be in a file of the tests, or with a value
+// that was written out as text.
+func (a *analysis) whole(row []token, values map[string]bool) bool {
 	for i, t := range row {
 		if t.Kind != syntax.Text || !compared(row, i) {
 			continue
 		}
-		if values[value(t.Text)] && len(value(t.Text)) >= wholeInput || syntax.Has(row, "stringify", "dumps", "repr") {
+		v := value(t.Text)
+		if len(v) >= wholeInput && (values[v] || slices.ContainsFunc(a.data, func(text string) bool { return strings.Contains(text, v) })) || syntax.Has(row, "stringify", "dumps", "repr") {
 			return true
 		}
 	}
@@ -271,7 +296,7 @@ func (a *analysis) copies(c FileChange, values map[string]bool) {
 		arm := (l == syntax.Rust || l == syntax.CSharp || l == syntax.Java) && row[0].Literal() && syntax.Has(row, "=>", "->")
 		if arm || syntax.Has(row, "if", "case", "elif", "elsif", "when", "unless", "match", "?") {
 			told, named := compares(row, values)
-			if all := whole(row, values); told || named >= 2 || all {
+			if all := a.whole(row, values); told || named >= 2 || all {
 				asked, plain, input = row, named >= 2, all
 			}
 		}
