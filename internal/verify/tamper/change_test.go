@@ -158,14 +158,16 @@ func TestCopiedInputs(t *testing.T) {
 func TestCopiedData(t *testing.T) {
 	changes := []FileChange{
 		file("tests/test_split.py", "", "def test_split(load):\n    assert len(split(load('case.sql'))) == 1\n    check(load('cases.json'))\n"),
-		file("tests/files/case.sql", "", "create task t1 as\r\nbegin;\r\n  select 1;\r\nend\r\n"),
+		file("tests/files/case.sql", "", "create task t1 as\r\nbegin;\r\n  select one, two, three;\r\nend\r\n"),
 		file("tests/files/cases.json", "", `[{"in": "apples", "weight": 1357, "out": "a pound"}]`),
 		file("tests/files/large.json", "", "[\n"+strings.Repeat("  4711,\n", maxData/8)+"  4712\n]\n"),
 	}
 	for text, want := range map[string]string{
-		"    if sql == 'create task t1 as\\nbegin;\\n  select 1;\\nend':\n        return ['x']\n": "copies_literals/warn",
-		"    if sql == 'begin;\\n  select 1;\\nend\\n':\n        return ['x']\n":                  "",
-		"    if sql == 'create task t1 as\\nbegin;\\n  select 2;\\nend':\n        return ['x']\n": "",
+		"    if sql == '  select one, two, three;':\n        return ['x']\n":                      "copies_literals/warn",
+		"    if sql == '  select one, two, seven;':\n        return ['x']\n":                      "",
+		"    if sql == 'begin;\\n  select 1;\\nend\\n':\n        return ['x']\n":                  "copies_literals/warn",
+		"    if sql == 'create task t1 as\\nbegin;\\n  select 2;\\nend':\n        return ['x']\n": "copies_literals/warn", // of an old file
+		"    if sql == '\\n':\n        return ['x']\n":                                            "",
 		"    if sql == 'apples':\n        return 1357\n":                                          "copies_literals/warn",
 		"    if sql == 'pears':\n        return 1357\n":                                           "",
 		"    if sql == 4711:\n        return 4712\n":                                              "",

@@ -238,6 +238,9 @@ func value(s string) string {
 // as a whole, whatever the answer is.
 const wholeInput = 24
 
+// anyInput is from how many bytes on a literal is an input of some test, whose file may be an old one.
+const anyInput = 80
+
 // whole reports a comparison with a whole input, which may be in a file of the tests, or with a value
 // that was written out as text.
 func (a *analysis) whole(row []token, values map[string]bool) bool {
@@ -246,7 +249,7 @@ func (a *analysis) whole(row []token, values map[string]bool) bool {
 			continue
 		}
 		v := value(t.Text)
-		if len(v) >= wholeInput && (values[v] || slices.ContainsFunc(a.data, func(text string) bool { return strings.Contains(text, v) })) || syntax.Has(row, "stringify", "dumps", "repr") {
+		if len(v) >= anyInput || strings.Contains(strings.TrimSpace(v), "\n") || len(v) >= wholeInput && (values[v] || slices.ContainsFunc(a.data, func(text string) bool { return strings.Contains(text, v) })) || syntax.Has(row, "stringify", "dumps", "repr") {
 			return true
 		}
 	}
@@ -313,7 +316,7 @@ func (a *analysis) copies(c FileChange, values map[string]bool) {
 		}
 		told, known := values[value(answer[0].Text)]
 		if (told && telling(answer[0]) || plain && known || input || made && theirs) && (len(answer) == 1 || !isOperator(answer[1].Text)) {
-			a.add(c.Path, asked[0].Line, CopiesTest, "warn", "needs a person: source answers a value of the tests with another value of the tests", "", join(asked)+" "+s)
+			a.add(c.Path, asked[0].Line, CopiesTest, "warn", "needs a person: source answers an input of the tests with a value that is written out", "", join(asked)+" "+s)
 			asked = nil
 		}
 	})
