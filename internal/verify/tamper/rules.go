@@ -316,7 +316,7 @@ func (a *analysis) copies(c FileChange, values map[string]bool) {
 		}
 		told, known := values[value(answer[0].Text)]
 		if (told && telling(answer[0]) || plain && known || input || made && theirs) && (len(answer) == 1 || !isOperator(answer[1].Text)) {
-			a.add(c.Path, asked[0].Line, CopiesTest, "warn", "needs a person: source answers an input of the tests with a value that is written out", "", join(asked)+" "+s)
+			a.add(c.Path, asked[0].Line, CopiesTest, "warn", "source answers an input of the tests with a value that is written out", "", join(asked)+" "+s)
 			asked = nil
 		}
 	})
