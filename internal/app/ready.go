@@ -5,21 +5,35 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
+	"github.com/daybreak-agent/daybreak/internal/config"
 	"github.com/daybreak-agent/daybreak/internal/sandbox"
 	"github.com/daybreak-agent/daybreak/internal/sandbox/warm"
 )
 
 // keepReady puts the operator's pool of ready sandboxes before the runtime.
 func (a *App) keepReady(rt sandbox.Runtime) sandbox.Runtime {
+	return a.pool(rt, a.Config.Serve.Warm)
+}
+
+// keepNext has the next sandboxes of a verification made ready while the suite runs in one.
+func (a *App) keepNext(rt sandbox.Runtime) sandbox.Runtime {
 	w := a.Config.Serve.Warm
+	w.Count, w.Idle = min(w.Count, 2), min(w.Idle, time.Minute)
+	return a.pool(rt, w)
+}
+
+func (a *App) pool(rt sandbox.Runtime, w config.Warm) sandbox.Runtime {
 	if w.Count == 0 {
 		return rt
 	}
-	a.ready = warm.New(warm.Config{
-		Runtime: rt, Dir: readyDir(a.Dir), Count: w.Count, Memory: int64(w.Memory), Idle: w.Idle,
-		Hold: a.Snapshots.HoldPaths, Now: a.Now, Logger: a.opts.Logger,
-	})
+	if a.ready == nil {
+		a.ready = warm.New(warm.Config{
+			Runtime: rt, Dir: readyDir(a.Dir), Count: w.Count, Memory: int64(w.Memory), Idle: w.Idle,
+			Hold: a.Snapshots.HoldPaths, Now: a.Now, Logger: a.opts.Logger,
+		})
+	}
 	return a.ready
 }
 

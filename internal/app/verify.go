@@ -38,7 +38,7 @@ func (a *App) Prover() (*prover.Prover, error) {
 		return nil, err
 	}
 	return prover.New(prover.Config{
-		Runtime: rt, Git: a.Git, Snapshots: a.Snapshots, Sandbox: a.SandboxSpec(""), Owner: standAlone, Record: logs{a.Store}, Setup: a.setup(),
+		Runtime: a.keepNext(rt), Git: a.Git, Snapshots: a.Snapshots, Sandbox: a.SandboxSpec(""), Owner: standAlone, Record: logs{a.Store}, Setup: a.setup(),
 		Access: a.prepareOnly(reach), Now: a.Now, Rand: a.opts.Rand, Logger: a.opts.Logger,
 	}), nil
 }

@@ -95,6 +95,7 @@ func (p *Prover) Change(ctx context.Context, q Request) (Outcome, error) {
 	if err != nil {
 		return out, err
 	}
+	p.expectBench(out.Snapshot)
 	out.Verdict, err = p.Verify(ctx, repo, verify.Job{
 		Snapshot: out.Snapshot, HeadTree: tree, Changes: out.Changes, Declared: q.Tests, Hang: q.Hang, Race: q.Race,
 		Baseline: b, Progress: func(_, note string) { q.Progress(note) },
