@@ -26,7 +26,8 @@ var (
 	cargoNoBuild = regexp.MustCompile("^error: could not compile `([^`]+)`(?: \\(([^)]*)\\))?")
 	cargoFailed  = regexp.MustCompile("^error: (?:doc)?test failed, to rerun pass `")
 	cargoDied    = regexp.MustCompile(`^\s+process didn't exit successfully: .* \(((?:signal|exit)[^)]*)\)$`)
-	cargoThread  = regexp.MustCompile(`^thread '(.+?)' (?:\(\d+\) )?(panicked at|has overflowed its stack)`)
+	cargoThread  = regexp.MustCompile(`^thread '(.+?)' (?:\(\d+\) )?(panicked at|` + overflowed + `)`)
+	cargoInner   = regexp.MustCompile(`test \S[^\n]*? \.\.\. (?:ok|FAILED|ignored)`)
 	cargoPanic   = regexp.MustCompile(`(?m)^thread '(.+?)' (?:\(\d+\) )?panicked at (?:'((?s:.*?))', )?(\S+?):(\d+):\d+:?$`)
 	cargoHash    = regexp.MustCompile(`-[0-9a-f]{16}(\.exe)?$`)
 	cargoLine    = regexp.MustCompile(` \(line (\d+)\)`)
@@ -51,7 +52,7 @@ func ParseCargo(r io.Reader, o Options) Report {
 		if !ok {
 			break
 		}
-		p.line(plain(line))
+		p.read(plain(line))
 		if p.count > o.MaxTests {
 			p.rep.problem("too many tests: the rest was left out")
 			p.partial = true
@@ -61,6 +62,7 @@ func ParseCargo(r io.Reader, o Options) Report {
 	if m.over {
 		return refuse(o)
 	}
+	p.release(p.held)
 	p.close()
 	rep := &p.rep
 	switch {
@@ -117,10 +119,51 @@ type cargoParser struct {
 	section  string     // "", "results", "failures", "list"
 	errText  string     // the compiler's last error, to be placed
 	firstErr string     // what cargo or the compiler said first
+	held     []string // lines among which the words about a stack may be
 	count    int
 	seen     bool
 	ended    bool
 	partial  bool
+}
+
+// overflowed ends what the standard library says of a stack, piece by piece: what other tests say
+// at the time stands between the pieces.
+const overflowed = "has overflowed its stack"
+
+// maxTangle is over how many lines those pieces are looked for.
+const maxTangle = 8
+
+// read takes the pieces apart from what stands between them.
+func (p *cargoParser) read(l string) {
+	if len(p.held) == 0 && (p.cur == nil || p.section != "results" || !strings.HasPrefix(l, "thread '") || cargoThread.MatchString(l)) {
+		p.line(l)
+		return
+	}
+	p.held = append(p.held, l)
+	text := strings.Join(p.held, "\n")
+	end := strings.Index(text, overflowed)
+	if end < 0 {
+		if len(p.held) == maxTangle || strings.HasPrefix(l, EndMark) {
+			p.release(p.held)
+		}
+		return
+	}
+	text = text[:end+len(overflowed)]
+	lines, words := cargoInner.FindAllString(text, -1), strings.ReplaceAll(cargoInner.ReplaceAllString(text, ""), "\n", "")
+	for _, result := range []string{"ok", "FAILED"} {
+		if rest, ok := strings.CutPrefix(words, "thread '"+result); ok && p.wait != nil { // of the test that began before
+			lines, words = slices.Insert(lines, 0, result), "thread '"+rest
+			break
+		}
+	}
+	p.release(append(lines, words))
+}
+
+func (p *cargoParser) release(lines []string) {
+	p.held = nil
+	for _, l := range lines {
+		p.line(l)
+	}
 }
 
 func (p *cargoParser) line(l string) {

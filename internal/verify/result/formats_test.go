@@ -240,3 +240,35 @@ func TestConsoleOfPytest(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// The words about a stack that overflowed come piece by piece, and other tests end meanwhile.
+func TestCargoOverflowAmongResults(t *testing.T) {
+	const head = "     Running tests/it.rs (target/debug/deps/it-d6c00e1614d165e9)\n\nrunning 4 tests\ntest a ... ok\n"
+	const tail = "fatal runtime error: stack overflow, aborting\nerror: test failed, to rerun pass `--test it`\n\nCaused by:\n" +
+		"  process didn't exit successfully: `/srv/it` (signal: 6, SIGABRT: process abort signal)\n" + EndMark + "101\n"
+	for text, others := range map[string]int{
+		"\nthread 'deep::recurses' (136) has overflowed its stack\n":                                         0,
+		"\nthread 'deep::recurses' has overflowed its stack\n":                                               0,
+		"\nthread 'test b::c ... okdeep::recurses\n' (136) has overflowed its stack\n":                       1,
+		"\nthread 'test b::c ... ok\ndeep::recurses' (136) has overflowed its stack\n":                       1,
+		"\nthread 'deep::recursestest b::c ... ok\n' (136test b::d ... FAILED\n) has overflowed its stack\n": 2,
+		"test b::c ... \nthread 'ok\ndeep::recurses' (136) has overflowed its stack\n":                       1,
+		"\nthread 'deep::recurses\n1\n2\n3\n4\n5\n6\n7\n8\n9\n' (136) has overflowed its stack\n":            -1,
+		"\nthread 'deep::recurses\ntest b::c ... ok\n":                                                       -2,
+	} {
+		r := ParseCargo(strings.NewReader(head+text+tail), Options{})
+		got := map[string]task.TestStatus{}
+		for _, c := range r.Tests {
+			got[c.Name] = c.Status
+		}
+		if r.Outcome != Partial || got["a"] != task.Pass {
+			t.Errorf("%q: %s %v", text, r.Outcome, got)
+		}
+		if fails := got["deep::recurses"] == task.Fail; fails != (others >= 0) {
+			t.Errorf("%q: %v", text, got)
+		}
+		if others > 0 && got["b::c"] != task.Pass || others > 1 && got["b::d"] != task.Fail || others == -2 && got["b::c"] != task.Pass {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
