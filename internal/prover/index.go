@@ -121,11 +121,8 @@ func (p *Prover) buildIndex(ctx context.Context, s snapshot.Snapshot, m *snapsho
 	spec := p.Spec(purposeIndex, s)
 	spec.Home, spec.System, spec.Index = sandbox.Layers{}, sandbox.Layers{}, ""
 	argv := []string{sandbox.GuestPath, "index", "--out", indexOut}
-	changed, earlier, release := p.since(ctx, s, &spec)
+	since, earlier, release := p.since(ctx, s, &spec)
 	end = func() error { release(); return nil }
-	if spec.Index != "" {
-		argv = append(argv, "--from", sandbox.IndexDir)
-	}
 	box, trouble := p.cfg.Runtime.Start(ctx, spec)
 	if trouble != nil {
 		return done, end, trouble, nil
@@ -140,6 +137,10 @@ func (p *Prover) buildIndex(ctx context.Context, s snapshot.Snapshot, m *snapsho
 	}
 	if err := p.cfg.Record.Started(ctx, spec, box); err != nil {
 		return done, end, nil, err
+	}
+	changed := since()
+	if changed != nil {
+		argv = append(argv, "--from", sandbox.IndexDir)
 	}
 	g := box.Guest()
 	res, trouble := follow(ctx, g, guest.ExecRequest{
@@ -203,32 +204,41 @@ func takeOut(ctx context.Context, g *guest.Client, files []guest.IndexedFile, m 
 	return nil
 }
 
-// since gives the sandbox an earlier index, which is held until release, and names the files that
-// differ since.
-func (p *Prover) since(ctx context.Context, s snapshot.Snapshot, spec *sandbox.Spec) (changed []guest.IndexChange, x snapshot.Index, release func()) {
-	none := func() {}
+// since gives the sandbox an earlier index, which is held until release. changed waits for the names
+// of the files that differ since, which are sought while the sandbox starts; nil: the index is of no
+// use after all.
+func (p *Prover) since(ctx context.Context, s snapshot.Snapshot, spec *sandbox.Spec) (changed func() []guest.IndexChange, x snapshot.Index, release func()) {
+	nothing, none := func() []guest.IndexChange { return nil }, func() {}
 	x, base, err := p.cfg.Snapshots.Earlier(ctx, s)
 	if err != nil {
-		return nil, x, none // there is none
+		return nothing, x, none // there is none
 	}
 	release, ok := p.cfg.Snapshots.HoldPaths(ctx, []string{x.Dir})
 	if !ok {
-		return nil, snapshot.Index{}, none // collected just now
+		return nothing, snapshot.Index{}, none // collected just now
 	}
+	spec.Index = x.Dir
+	found := make(chan []guest.IndexChange, 1)
+	go func() { found <- p.changes(ctx, s, base) }()
+	return func() []guest.IndexChange { return <-found }, x, release
+}
+
+// changes are the files that differ from an earlier commit, nil when those are too many, or when the
+// mirror no longer has it.
+func (p *Prover) changes(ctx context.Context, s snapshot.Snapshot, base string) []guest.IndexChange {
 	diffs, err := p.cfg.Git.ChangedPaths(ctx, s.GitDir, base, s.Base)
 	if err != nil {
-		return nil, x, release // the mirror no longer has it
+		return nil
 	}
-	size := 0
+	changed, size := []guest.IndexChange{}, 0
 	for _, d := range diffs {
 		changed = append(changed, guest.IndexChange{Path: d.Path, How: became(d)})
 		size += len(d.Path) + 2
 	}
 	if size > maxChangedNames {
-		return nil, x, release
+		return nil
 	}
-	spec.Index = x.Dir
-	return changed, x, release
+	return changed
 }
 
 // became says it by the modes: links and submodules are no files to an index.

@@ -253,7 +253,11 @@ func (m *IndexMaking) Commit(record []byte) (Index, error) {
 	m.dir = ""
 	m.unlock()
 	m.unlock = nil
-	return m.store.Index(m.snap)
+	x := Index{Dir: filepath.Join(indexDir(m.snap), m.data), Record: record, files: m.files}
+	for _, f := range m.files {
+		x.Bytes += f.Size
+	}
+	return x, nil
 }
 
 // Abandon removes everything and lets others try. It is idempotent and does nothing after

@@ -93,7 +93,7 @@ func (s *Store) fetch(ctx context.Context, src Source, ref string) (id string, e
 	}
 	b, err := json.Marshal(fetched{Ref: ref, ID: id, Began: began, Repo: git.RedactURL(src.Repo)})
 	if err == nil {
-		err = replace(note, b)
+		err = jot(note, b)
 	}
 	return id, err
 }
@@ -135,6 +135,9 @@ func (s *Store) fetchInto(ctx context.Context, src Source, ref string) (string, 
 	if git.IsID(known) && pinned(dir, known) {
 		if _, err := s.cfg.Git.Resolve(ctx, dir, known); err != nil {
 			return "", fmt.Errorf("read a commit that was fetched before: %w", errors.New(oneLine(err)))
+		}
+		if known == ref {
+			return ref, nil
 		}
 	}
 	id, err := s.cfg.Git.Telling(src.Progress).FetchCommit(ctx, dir, src.Repo, ref)

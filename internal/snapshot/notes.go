@@ -90,8 +90,15 @@ func noteName(name string) bool {
 	return name != "" && name[0] != '.' && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789.-_") == ""
 }
 
-// replace writes a file aside and puts it in place at once.
-func replace(p string, data []byte) error {
+// replace writes a file aside and puts it in place at once, for good.
+func replace(p string, data []byte) error { return put(p, data, (*os.File).Sync) }
+
+// jot is replace for what may be lost, or unreadable, after a power cut.
+func jot(p string, data []byte) error {
+	return put(p, data, func(*os.File) error { return nil })
+}
+
+func put(p string, data []byte, keep func(*os.File) error) error {
 	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
 		return err
 	}
@@ -101,7 +108,7 @@ func replace(p string, data []byte) error {
 	}
 	defer os.Remove(f.Name())
 	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err = errors.Join(err, keep(f), f.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Base(p), err)
 	}
 	return os.Rename(f.Name(), p)

@@ -119,7 +119,7 @@ type cargoParser struct {
 	section  string     // "", "results", "failures", "list"
 	errText  string     // the compiler's last error, to be placed
 	firstErr string     // what cargo or the compiler said first
-	held     []string // lines among which the words about a stack may be
+	held     []string   // lines among which the words about a stack may be
 	count    int
 	seen     bool
 	ended    bool
