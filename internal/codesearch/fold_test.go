@@ -84,3 +84,21 @@ func FuzzSegment(f *testing.F) {
 		}
 	})
 }
+
+// FuzzIndexBy holds the search for a literal against the standard library's.
+func FuzzIndexBy(f *testing.F) {
+	f.Add([]byte("a needle in a hay of needles"), []byte("needles"))
+	f.Add(bytes.Repeat([]byte("xx"), 300), []byte("xxy"))
+	f.Add(append(bytes.Repeat([]byte("zx"), 300), "zz"...), []byte("zz"))
+	f.Fuzz(func(t *testing.T, hay, l []byte) {
+		want := bytes.Index(hay, l)
+		for by := range max(1, len(l)) {
+			if got := indexBy(hay, l, by); got != want {
+				t.Fatalf("%q in %q by %d: %d, want %d", l, hay, by, got, want)
+			}
+		}
+		if by := rarest(l); len(l) > 0 && (by < 0 || by >= len(l)) {
+			t.Fatalf("%q: %d", l, by)
+		}
+	})
+}

@@ -39,6 +39,7 @@ func (t *Tree) Close() error { return unix.Close(t.fd) }
 type candidate struct {
 	path string
 	kind kind
+	size int64
 }
 
 // Search counts the matching lines of the index's files. It returns [ErrAsk] for a query that
@@ -122,7 +123,7 @@ func (x *Index) Lines(ctx context.Context, t *Tree, q Query, paths []string, pic
 		if err != nil {
 			return nil, err
 		}
-		list[i] = candidate{path, d.kind}
+		list[i] = candidate{path, d.kind, d.size}
 	}
 	return each(ctx, t, p, list, func(m *matcher, i int, text []byte) []Line {
 		picked := func(int) bool { return true }
@@ -195,7 +196,7 @@ func (m *matcher) collect(text []byte, k kind, pick Pick, picked func(number int
 // in the list; so are the results ordered. A file that is gone gives the zero value.
 func each[T any](ctx context.Context, t *Tree, p *plan, list []candidate, do func(m *matcher, i int, text []byte) T) ([]T, error) {
 	out := make([]T, len(list))
-	workers := min(runtime.GOMAXPROCS(0), (len(list)+15)/16)
+	order, workers := shares(list)
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -203,11 +204,11 @@ func each[T any](ctx context.Context, t *Tree, p *plan, list []candidate, do fun
 	work := func() {
 		m := &matcher{plan: p}
 		for ctx.Err() == nil {
-			i := int(next.Add(1)) - 1
-			if i >= len(list) {
+			n := int(next.Add(1)) - 1
+			if n >= len(list) {
 				return
 			}
-			var err error
+			i, err := order(n), error(nil)
 			m.text, err = readFile(t.fd, list[i].path, m.text)
 			if errors.Is(err, errNoFile) {
 				continue
@@ -229,6 +230,32 @@ func each[T any](ctx context.Context, t *Tree, p *plan, list []candidate, do fun
 	return out, errors.Join(failed, context.Cause(ctx))
 }
 
+// worth is how many bytes, or files, another processor is woken for.
+const (
+	worth      = 256 << 10
+	worthFiles = 16
+)
+
+// shares says by how many files are read at once, and in which order: of few files the largest comes
+// first, so that nobody is left alone with it at the end.
+func shares(list []candidate) (order func(n int) int, workers int) {
+	bytes := int64(0)
+	for _, c := range list {
+		bytes += c.size
+	}
+	workers = max(len(list)/worthFiles, int(min(bytes/worth, int64(len(list))))) + 1
+	workers = min(workers, runtime.GOMAXPROCS(0), len(list))
+	if workers < 2 || len(list) > engineFirst {
+		return func(n int) int { return n }, workers
+	}
+	places := make([]int, len(list))
+	for i := range places {
+		places[i] = i
+	}
+	slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(list[b].size, list[a].size) })
+	return func(n int) int { return places[n] }, workers
+}
+
 // candidates are the living files that may match, in no order.
 func (x *Index) candidates(p *plan, t *Tree, q Query) ([]candidate, error) {
 	globs, err := parseGlobs(q.Globs)
@@ -248,7 +275,7 @@ func (x *Index) candidates(p *plan, t *Tree, q Query) ([]candidate, error) {
 			}
 			path := string(d.path)
 			if wanted(path, q.Paths, globs) && !part.isDead(n) && (t.Skip == nil || !t.Skip(path)) {
-				out = append(out, candidate{path, d.kind})
+				out = append(out, candidate{path, d.kind, d.size})
 			}
 			return nil
 		}
